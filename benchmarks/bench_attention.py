@@ -29,10 +29,10 @@ from measure import (
     require_gpu,
     time_on_gpu,
 )
+from octavo.cost.roofline import matmul_rate
 from octavo.errors import UserError
 from octavo.ops import linear
 from octavo.ops.attention import CAUSAL, Local, attend
-from octavo.training.metrics_log import matmul_rate
 
 REPEATS = 20
 HEADS, SIZE = 12, 64

@@ -23,7 +23,7 @@ import torch
 from measure import median_spread, parser, print_header, print_machine, print_row
 from octavo.datasets.labels import Labelled, read_labelled
 from octavo.tasks.classification import TASK, cross_validate, measure
-from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.task import Recipe
 from octavo.tasks.training_run import train_run
 
@@ -113,7 +113,7 @@ def compare(folder: Path, test: Labelled, repeats: int) -> None:
             if recipe.model == "dan" and number:
                 continue  # once is enough: it takes most of the time
             seconds[title].append(time_work(partial(train_octavo, recipe, folder))[0])
-            classifier = load_classifier(folder / "octavo")
+            classifier = Classifier.load(folder / "octavo")
             accuracy[title] = measure(classifier, test).accuracy
             predict(title, many, lambda classifier=classifier: classifier.logits(many).argmax(1))  # type: ignore[misc]
         for title, settings in peers.items():

@@ -32,7 +32,7 @@ from octavo.core import seeded_generator
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.text import open_corpus
-from octavo.training.loss import NextToken
+from octavo.training.language_stage import NextToken
 from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm
 
 BATCH, CONTEXT, STEPS = 12, 64, 2000

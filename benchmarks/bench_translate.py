@@ -28,8 +28,8 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import octavo
 from measure import parser, print_header, print_machine, print_row
-from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
-from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from octavo.models.cost.parts import Shape
+from octavo.models.seq2seq import SOURCE_SIDE, Seq2Seq, Seq2SeqConfig, seq2seq_cost
 
 GPU: dict[str, Any] = {  # 29,000 pairs are soon memorised: a small model with much dropout
     "width": 256, "layers": 4, "heads": 4, "dropout": 0.3, "vocab_size": 8000, "batch_size": 4096,
@@ -69,7 +69,7 @@ def count(batch: int = 8, source: int = 14, target: int = 15) -> None:
         with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as decoding:
             for language in range(languages):
                 model.given(memory, language)(before_BT)
-        cost = seq2seq_cost(model.config, model.sizes, PairShape(batch, source, target, languages))
+        cost = seq2seq_cost(model.config, model.sizes, Shape(batch, target, source=source, languages=languages))
         print(f"\n{languages} target language{'s' if languages > 1 else ''}: B={batch}, N={source}, M={target}\n")
         print_header("part", "FLOPs by formula", "counted")
         for part in filter(lambda part: part.forward, cost.parts):

@@ -6,14 +6,15 @@ A field that was renamed stays readable under its old name: the class says so in
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import math
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 
 C = TypeVar("C")
 
@@ -29,6 +30,19 @@ def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
         if key not in fields:
             raise no_such_setting(cls.__name__, key, list(fields))
     return cls(**{key: _as(fields[key], value, key) for key, value in values.items()})
+
+
+def plain_json(value: Any) -> Any:
+    """A dataclass, list or mapping of numbers and texts as plain JSON values; what is not finite becomes null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value) if isinstance(value, Path) else value
 
 
 def with_current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,10 +69,19 @@ def configs_from(
     return [from_json(type(one), dataclasses.asdict(one) | own) for one, own in zip(usual, given, strict=True)]
 
 
+def check_fields(
+    config: Any, rule: str, allowed: Callable[[Any], bool], *names: str, remedy: str = "leave it out"
+) -> None:  # fmt: skip
+    """Refuse a field whose value breaks a rule, such as "at least 1"; None keeps every rule."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not allowed(value):
+            raise UserError(f"{name} must be {rule}: {name}={value}; {remedy.format(name.replace('_', '-'))}")
+
+
 def no_such_setting(owner: str, key: str, known: Sequence[str]) -> UserError:
     """The refusal of a setting, with the nearest one that exists."""
-    near = difflib.get_close_matches(key, known, 1)
-    remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
+    remedy = did_you_mean(key, known, f"it has {', '.join(known) or 'none'}")
     return UserError(f"{owner} has no setting {key!r}; {remedy}")
 
 

@@ -43,8 +43,14 @@ class LanguageModel(nn.Module, Generic[S]):
         raise NotImplementedError
 
     def step(self, state: S, x_B: Tensor) -> tuple[Tensor, S]:
-        """Process one token of each row: logits_BV of the next token, and the new state. Never changes `state`."""
-        raise NotImplementedError
+        """Process one token of each row: logits_BV of the next token, and the new state. Never changes `state`.
+
+        A model defines this or `absorb`: each follows from the other.
+        """
+        if type(self).absorb is LanguageModel.absorb:
+            raise NotImplementedError(f"{type(self).__name__} must define step or absorb")
+        logits_B1V, state = self.absorb(state, x_B[:, None])
+        return logits_B1V[:, 0], state
 
     def predict(self, state: S, x_B: Tensor) -> tuple[Tensor, S]:
         """`step` with the distribution itself, p_BV in double precision, instead of logits."""
@@ -127,10 +133,6 @@ class LanguageModel(nn.Module, Generic[S]):
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from; a model that is fitted to counts has none to draw."""
-
-    def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products for one token, forward; look-ups are free."""
-        return 2 * sum(parameter.numel() for parameter in self.parameters() if parameter.dim() == 2)
 
     @property
     def repeated_blocks(self) -> Sequence[Any]:

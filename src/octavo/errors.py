@@ -1,8 +1,18 @@
 """The one exception that means 'the user can fix this'."""
 
+from collections.abc import Iterable
+
 
 class UserError(Exception):
     """A user's mistake: its text says the rule, the values and the remedy, and the command line exits with 2."""
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The remedy for a name that is not known: the nearest one that is, or something else to do."""
+    import difflib  # here, because only mistakes need it
+
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 class Stopped(KeyboardInterrupt):

@@ -157,7 +157,7 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
             "there is no model 'trasnformer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, "
             "local, linear, synthesizer, mix",
         ),
-        (["data", "gte"], "octavo data takes list, get, show, bin: got 'gte'"),
+        (["data", "gte"], "there is no action 'gte'; the actions of octavo data are list, get, show, bin"),
         (["data", "show", "shakespear"], "shakespeare"),
         (["data", "show", "shakespeare", "--lines", "-1"], "lines must not be negative"),
         (["eval", "no/such/run"], "no/such/run is not a run"),

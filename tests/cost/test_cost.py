@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import examples
 from command_line import json_output
 from flop_counter import flop_counter
+from lstm_by_hand import show_products
 from octavo.cli import main
 from octavo.core import LanguageModel, seeded_generator, tensors_of
 from octavo.cost import (
@@ -23,7 +24,6 @@ from octavo.cost import (
     Cost,
     Machine,
     Shape,
-    copy_rate,
     cost_like,
     cost_of,
     cost_of_config,
@@ -37,19 +37,19 @@ from octavo.cost import (
 )
 from octavo.cost.memory import activation_bytes, optimizer_bytes
 from octavo.cost.planning import bytes_per_gpu, fewest_gpus
-from octavo.cost.published import DECODERS
+from octavo.cost.published import find_published
+from octavo.cost.roofline import copy_rate
 from octavo.errors import UserError
 from octavo.models import MODELS, names, preset
 from octavo.models.bert import BertConfig
 from octavo.models.cost.transformer import pairs_of
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
-from octavo.ops import recurrent
 from octavo.ops.attention import CAUSAL, Local
 from octavo.ops.attention import dispatch as fast
 from octavo.ops.tracing import trace
 from octavo.tasks import api
-from octavo.training.loss import NextToken
+from octavo.training.language_stage import NextToken
 from octavo.training.optimizer import OptimizerConfig, Optimizers
 
 B, V = 3, 29
@@ -109,7 +109,7 @@ def counted(model: LanguageModel[Any], T: int) -> tuple[int, int]:
 @pytest.fixture
 def lstm_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The LSTM's kernel is not PyTorch's own and shows nothing of itself; our reference implementation does."""
-    monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
+    show_products(monkeypatch)
 
 
 # ---------------------------------------------------------------------- parameters
@@ -145,9 +145,7 @@ def test_every_registered_model_has_a_cost() -> None:
 def test_well_known_models_have_their_published_sizes(name: str, published: int) -> None:
     cost = cost_like(name, Shape(1, 8))
     assert cost.parameters == published
-    if name in DECODERS:
-        config, vocab = DECODERS[name]
-        assert sum(p.numel() for p in on_meta("gpt", config, vocab).parameters()) == published
+    assert sum(p.numel() for p in on_meta(*find_published(name)).parameters()) == published
 
 
 def test_bert_large_is_what_is_called_340_million() -> None:
@@ -486,7 +484,7 @@ def test_the_command_knows_names_plans_and_runs(capsys: pytest.CaptureFixture[st
         (("gpt", "--utilisation", "2"), "utilisation"),
         (("--gpu", "h100"), "--like NAME or --plan BUDGET"),
         (("--plan", "lots"), "1e21flops"),
-        (("gpt", "--batch", "-1"), "batch_size must not be negative"),
+        (("gpt", "--batch", "-1"), "batch_size must be at least 0"),
         (("--like", "gpt2", "--batch", "0"), "batch must be at least 1"),
         (("--like", "gpt2", "--window", "2000"), "try --window 1024"),
         (("runs/nowhere",), "runs/nowhere"),

@@ -16,29 +16,29 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from command_line import json_output
 from flop_counter import flop_counter
+from lstm_by_hand import show_products
 from octavo.cli import main
 from octavo.cost import Machine, Shape, cost_of_config, on_meta, predict_training
 from octavo.models import language_models, preset
 from octavo.models.parts.config import GPTConfig
-from octavo.ops import recurrent
 from octavo.tasks import api
 from octavo.training import step_timing as timing
+from octavo.training.language_stage import RESTARTS
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.step_timing import MIDDLE, Piece, StepTiming, Timed, sizes_of, time_steps, timed_loop, usual_past
-from octavo.training.streams import RESTARTS
 
 CPU = torch.device("cpu")
 TRAINED = [name for spec in language_models() if spec.trained_by_gradient for name in (spec.name, *spec.presets)]
 MUCH = 1e18
 
 
-def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", **settings: Any) -> Piece:
+def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", batch: int = 3, **settings: Any) -> Piece:
     model, usual = preset(name)
     config = replace(usual, **{"width": 32} | settings)
-    loop = LoopConfig(batch_size=3, precision=precision).suiting(on_meta(model, config, 257))
-    return Piece(model, config, 257, 3, loop.sequence_length, OptimizerConfig(optimizer=optimizer), loop)
+    loop = LoopConfig(batch_size=batch, precision=precision).suiting(on_meta(model, config, 257))
+    return Piece(model, config, 257, loop, OptimizerConfig(optimizer=optimizer))
 
 
 # ---------------------------------------------------------------------- what is timed
@@ -47,7 +47,7 @@ def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", **s
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_step_has_the_operations_that_are_counted(name: str, optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")  # whose products can be seen
+    show_products(monkeypatch)
     piece = piece_of(name, optimizer=optimizer)
     loop = timed_loop(piece, CPU)
     with torch.random.fork_rng(), flop_counter() as step:
@@ -150,17 +150,17 @@ def test_what_is_small_is_timed_whole() -> None:
 
 
 def test_layers_are_cut_first_then_rows_of_transformers_and_time_of_recurrent_networks() -> None:
-    gpt = replace(piece_of("gpt", layers=12), batch=32)
+    gpt = piece_of("gpt", layers=12, batch=32)
     half = gpt.cut(6, 32, 64).operations()
     assert sizes_of(gpt, half, MUCH) == [(3, 32, 64), (6, 32, 64)]
     least = gpt.cut(2, 8, 64).operations()
     assert sizes_of(gpt, least, MUCH) == [(1, 4, 64), (1, 8, 64), (2, 4, 64), (2, 8, 64)]
-    gru = replace(piece_of("gru", layers=2), batch=128)
+    gru = piece_of("gru", layers=2, batch=128)
     assert sizes_of(gru, gru.cut(2, 128, 8).operations(), MUCH) == [(2, 128, 4), (2, 128, 8)]
 
 
 def test_what_cannot_be_cut_enough_is_not_timed() -> None:
-    gpt = replace(piece_of("gpt", layers=12), batch=32)
+    gpt = piece_of("gpt", layers=12, batch=32)
     least = gpt.cut(2, 4, 64).operations() / 2
     assert sizes_of(gpt, least, MUCH) == [(1, 2, 64), (1, 4, 64), (2, 2, 64), (2, 4, 64)]
     assert not sizes_of(gpt, least - 1, MUCH)

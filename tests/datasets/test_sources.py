@@ -107,6 +107,12 @@ def build_sdist(place: Path, data: bytes) -> None:
             archive.addfile(member, io.BytesIO(content))
 
 
+def get(name: str, again: bool = False) -> Path | list[Path]:
+    """The one file of a source, or its files in order."""
+    paths = list(sources.get_files(name, again).values())
+    return paths[0] if len(paths) == 1 else paths
+
+
 def everything_under(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
@@ -118,11 +124,11 @@ def test_files_come_out_of_a_wheel_and_are_not_fetched_twice(place: Path, monkey
     register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"second"), package=Package("tiny-data", "1.0"))
     wheel = build_wheel(place, {"a.txt": TEXT, "b.txt": b"second"})
     assert sources.where("tiny") is None
-    paths = sources.get("tiny")
+    paths = get("tiny")
     assert paths == [place / "cache" / "octavo" / "tiny" / name for name in ("a.txt", "b.txt")]
     assert [path.read_bytes() for path in paths] == [TEXT, b"second"]
     wheel.unlink()
-    assert sources.get("tiny") == paths
+    assert get("tiny") == paths
     assert sources.where("tiny") == place / "cache" / "octavo" / "tiny"
 
 
@@ -130,7 +136,7 @@ def test_a_wheel_for_another_platform_can_be_the_pinned_one(place: Path, monkeyp
     register(monkeypatch, packaged(), package=Package("tiny-data", "1.0", only_for="cp310-win_arm64"))
     build_wheel(place, {"a.txt": b"other bytes"})
     build_wheel(place, {"a.txt": TEXT}, tag="cp310-cp310-win_arm64")
-    path = sources.get("tiny")
+    path = get("tiny")
     assert isinstance(path, Path)
     assert path.read_bytes() == TEXT
 
@@ -146,7 +152,7 @@ def test_a_package_with_other_bytes_is_refused_and_leaves_nothing(place: Path, m
     register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"right"), package=Package("tiny-data", "1.0"))
     build_wheel(place, {"a.txt": TEXT, "b.txt": b"wrong"})
     with pytest.raises(UserError, match=rf"tiny/b.txt .*{sha256(b'wrong')}.*{sha256(b'right')}.*nothing was written"):
-        sources.get("tiny")
+        get("tiny")
     assert everything_under(place / "cache") == []
 
 
@@ -154,7 +160,7 @@ def test_a_package_without_the_file_is_named(place: Path, monkeypatch: pytest.Mo
     register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
     build_wheel(place, {})
     with pytest.raises(UserError, match=r"tiny_data-1.0-py3-none-any.whl .*lacks a file.*tiny_data/a.txt"):
-        sources.get("tiny")
+        get("tiny")
 
 
 def test_a_missing_package_says_what_pip_said_and_the_other_way_in(
@@ -162,10 +168,10 @@ def test_a_missing_package_says_what_pip_said_and_the_other_way_in(
 ) -> None:
     register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
     with pytest.raises(UserError, match=r"No matching distribution.*put a.txt into FOLDER/tiny/ and set OCTAVO_DATA"):
-        sources.get("tiny")
+        get("tiny")
     register(monkeypatch, packaged(), package=Package("tinydata", "1.0", sdist=True))
     with pytest.raises(UserError, match=r"no source package of tinydata==1.0"):
-        sources.get("tiny")
+        get("tiny")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in for Python is a shell script")
@@ -176,7 +182,7 @@ def test_a_python_without_pip_learns_how_to_get_it(place: Path, monkeypatch: pyt
     bare.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(bare))
     with pytest.raises(UserError, match=r"no pip .*ensurepip"):
-        sources.get("tiny")
+        get("tiny")
 
 
 # The URL way
@@ -206,14 +212,14 @@ def test_what_a_url_cannot_give_whole_is_refused_and_leaves_nothing(
         (place / "web" / name).write_bytes(served)
     register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), made=made, url=f"{web}/{path}"))
     with pytest.raises(UserError, match=complaint):
-        sources.get("tiny")
+        get("tiny")
     assert everything_under(place / "cache") == []
 
 
 def test_a_server_that_is_not_there_is_a_user_error(place: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), url="http://127.0.0.1:1/a.txt"))
     with pytest.raises(UserError, match=r"127.0.0.1:1/a.txt cannot be reached.*OCTAVO_DATA"):
-        sources.get("tiny")
+        get("tiny")
 
 
 # Folders
@@ -226,13 +232,13 @@ def test_the_data_folder_comes_first_and_is_never_written(
     (place / "web" / "a.txt").write_bytes(TEXT)
     monkeypatch.setenv("OCTAVO_DATA", str(place / "data"))
     (place / "data").chmod(0o555)
-    assert sources.get("tiny") == place / "cache" / "octavo" / "tiny" / "a.txt"
+    assert get("tiny") == place / "cache" / "octavo" / "tiny" / "a.txt"
     (place / "data").chmod(0o755)
     assert everything_under(place / "data") == []
 
     (place / "data" / "tiny").mkdir()
     (place / "data" / "tiny" / "a.txt").write_bytes(TEXT)
-    assert sources.get("tiny") == sources.where("tiny") == place / "data" / "tiny" / "a.txt"
+    assert get("tiny") == sources.where("tiny") == place / "data" / "tiny" / "a.txt"
 
 
 def test_a_folder_with_some_of_the_files_does_not_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,18 +248,18 @@ def test_a_folder_with_some_of_the_files_does_not_count(place: Path, monkeypatch
     (place / "data" / "tiny" / "a.txt").write_bytes(TEXT)
     assert sources.where("tiny") is None
     with pytest.raises(UserError, match=r"no registry has it; put a.txt, b.txt into"):
-        sources.get("tiny")
+        get("tiny")
 
 
 def test_a_changed_file_is_refused_until_fetched_again(place: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), url=f"{web}/a.txt"))
     (place / "web" / "a.txt").write_bytes(TEXT)
-    path = sources.get("tiny")
+    path = get("tiny")
     assert isinstance(path, Path)
     path.write_bytes(TEXT.upper())
     with pytest.raises(UserError, match=r"octavo data get tiny --again"):
-        sources.get("tiny")
-    assert sources.get("tiny", again=True) == path
+        get("tiny")
+    assert get("tiny", again=True) == path
     assert path.read_bytes() == TEXT
 
     mine = place / "data" / "tiny" / "a.txt"
@@ -261,7 +267,7 @@ def test_a_changed_file_is_refused_until_fetched_again(place: Path, web: str, mo
     mine.write_bytes(b"")
     monkeypatch.setenv("OCTAVO_DATA", str(place / "data"))
     with pytest.raises(UserError, match=r"data/tiny/a.txt is not .* 0 bytes.*delete or replace it"):
-        sources.get("tiny")
+        get("tiny")
 
 
 def test_a_failed_second_fetch_keeps_the_file_of_the_first(
@@ -269,17 +275,17 @@ def test_a_failed_second_fetch_keeps_the_file_of_the_first(
 ) -> None:
     register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), url=f"{web}/a.txt"))
     (place / "web" / "a.txt").write_bytes(TEXT)
-    sources.get("tiny")
+    get("tiny")
     (place / "web" / "a.txt").write_bytes(b"other bytes")
     with pytest.raises(UserError, match=r"nothing was written"):
-        sources.get("tiny", again=True)
+        get("tiny", again=True)
     assert sources.get_files("tiny")["a.txt"].read_bytes() == TEXT
 
 
 def test_a_data_folder_that_is_none_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OCTAVO_DATA", str(place / "nowhere"))
     with pytest.raises(UserError, match=r"OCTAVO_DATA must name a folder: .*nowhere"):
-        sources.get("shakespeare")
+        get("shakespeare")
 
 
 def test_a_cache_that_cannot_be_written_is_a_user_error(place: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +293,7 @@ def test_a_cache_that_cannot_be_written_is_a_user_error(place: Path, web: str, m
     (place / "web" / "a.txt").write_bytes(TEXT)
     (place / "cache").write_bytes(b"a file where the folder should be")
     with pytest.raises(UserError, match=r"cannot"):
-        sources.get("tiny")
+        get("tiny")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="limits on file sizes are a Unix matter")
@@ -303,7 +309,7 @@ file = File("a.txt", {len(data)}, "{sha256(data)}", url="{web}/a.txt")
 sources.SOURCES["tiny"] = Source("tiny", "", "text", "", (file,))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    sources.get("tiny")
+    sources.get_files("tiny")
 except UserError as error:
     print(error)
 """

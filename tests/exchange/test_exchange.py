@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import octavo
 from octavo.cli import main
 from octavo.cli.exchange import export_run, import_run
 from octavo.errors import UserError
-from octavo.exchange.arpa import names_of, read_arpa, spelling_of, token_names, write_arpa
+from octavo.exchange.arpa import SPACE, names_of, read_arpa, token_names, write_arpa
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.tasks.run import Run, load
 from octavo.text import Bpe, BpeSettings, Byte, Char, Chunk, Tokenizer, Word, load_tokenizer
 from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
+from octavo.text.tokenizers.token_bytes import as_bytes
 
 SENTENCES = b"a rose is a rose\na rose is red\nis a red rose red\n"
 WORDS = ["a", "rose", "is", "<unk>", "</s>", "red", "<s>"]
@@ -50,6 +52,12 @@ def shared(text: bytes, tokenizer: Tokenizer) -> torch.Tensor:
 
 
 # Names
+
+
+def spelling_of(name: str) -> bytes:
+    """The bytes of the token of that name."""
+    parts = re.split("<0x([0-9A-F]{2})>", re.sub(r"<#[0-9]+>\Z", "", name).replace(SPACE, " "))
+    return b"".join(bytes([int(part, 16)]) if i % 2 else as_bytes(part) for i, part in enumerate(parts))
 
 
 spelling = st.one_of(

@@ -23,7 +23,7 @@ from octavo.exchange import is_foreign, read_foreign
 from octavo.exchange.huggingface_export import write_huggingface
 from octavo.models import GPT
 from octavo.models.parts.config import GPTConfig
-from octavo.tasks.run import Run, load, save
+from octavo.tasks.run import Run, load
 from octavo.text import Bpe, BpeSettings, Byte, Char, Chunk, Tokenizer, Word
 
 TEXT = "A rose, a rosé — «is» a <s> rose ▁ <0x41>\r\n\tis\u00a0it\u200b? \x00 12,345 the end\n".encode() * 4
@@ -298,7 +298,7 @@ def test_a_word_tokenizer_stays_behind_and_comes_back_by_its_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     word = tokenizers(TEXT)["word"]
-    run = save(Run(random_model(LLAMA, word.vocab), word), tmp_path / "run")
+    run = Run(random_model(LLAMA, word.vocab), word).save(tmp_path / "run")
     assert main(["export", str(run.path)]) == 0
     said = capsys.readouterr()
     assert "word tokenizer has no tokenizer.json" in said.err
@@ -331,7 +331,7 @@ def test_an_export_replaces_only_an_export(gpt2: Path, tmp_path: Path) -> None:
     write_huggingface(random_model(LLAMA), Byte(), gpt2)
     assert isinstance(octavo.load(gpt2).model, GPT)
     assert octavo.load(gpt2).model.config.positions == "rotary"
-    run = save(Run(random_model(LLAMA), Byte()), tmp_path / "run")
+    run = Run(random_model(LLAMA), Byte()).save(tmp_path / "run")
     (gpt2 / "my notes.txt").write_text("mine")
     for place in (gpt2, run.path, __file__):
         with pytest.raises(UserError, match="choose another target"):
@@ -368,7 +368,8 @@ def test_an_export_replaces_only_an_export(gpt2: Path, tmp_path: Path) -> None:
         ("gpt2", {"n_layer": 10**9}, ": 1,000,000,000 layers"),
         ("gpt2", {"n_layer": 3}, "of 3 layers must have"),
         ("gpt2", {"n_layer": 1}, "GPT-2 has no tensors"),
-        ("gpt2", {"n_positions": 10**12}, "shape"),
+        ("gpt2", {"n_positions": 10**12}, "context must have"),
+        ("gpt2", {"n_positions": 1 << 20}, "shape"),
         ("gpt2", {"n_embd": 1 << 60, "n_head": 1}, "as large as|shape"),
         ("gpt2", {"n_head": 0}, "heads"),
         ("gpt2", {"n_head": -4}, "heads"),
@@ -477,7 +478,7 @@ def test_the_token_that_opens_is_found_by_its_name_too(gpt2: Path) -> None:
 
 def test_only_what_is_a_foreign_model_is_taken_for_one(gpt2: Path, tmp_path: Path) -> None:
     assert is_foreign(gpt2)
-    run = save(Run(random_model(GPT2), Byte()), tmp_path / "run")
+    run = Run(random_model(GPT2), Byte()).save(tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text('{"a": 1}')
     assert not any(map(is_foreign, (run.path or "", tmp_path / "other", tmp_path, tmp_path / "nothing", __file__)))
@@ -523,7 +524,7 @@ def test_half_precision_halves_the_file_and_computes_in_single(gpt2: Path, tmp_p
 
 
 def test_what_was_done_to_the_text_before_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save(Run(random_model(GPT2), Byte(), {"preprocess": ["lower"]}), tmp_path / "run")
+    Run(random_model(GPT2), Byte(), {"preprocess": ["lower"]}).save(tmp_path / "run")
     assert main(["export", str(tmp_path / "run")]) == 0
     assert "--preprocess lower" in capsys.readouterr().err
 
@@ -531,7 +532,7 @@ def test_what_was_done_to_the_text_before_is_reported(tmp_path: Path, capsys: py
 def test_the_format_is_the_one_the_model_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_bytes(TEXT)
     octavo.train("ngram", tmp_path / "text.txt", out=tmp_path / "kn", measure=False)
-    save(Run(random_model(GPT2), Byte()), tmp_path / "gpt")
+    Run(random_model(GPT2), Byte()).save(tmp_path / "gpt")
     assert main(["export", str(tmp_path / "kn")]) == 0
     assert main(["export", str(tmp_path / "gpt"), "--json"]) == 0
     assert (tmp_path / "kn.arpa").is_file()

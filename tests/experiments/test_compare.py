@@ -30,12 +30,19 @@ import octavo
 from html_pages import Page, sentences
 from octavo.cli import main
 from octavo.errors import UserError
-from octavo.experiments.compare import CompareConfig, Comparison, Row, read_comparison
+from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, read_comparison
 from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
-from octavo.experiments.compare.candidates import candidates, choose, parts_of_mixture
-from octavo.experiments.compare.compressors import bz2_size, xz_size, zlib_size, zstd_size
-from octavo.experiments.compare.config import place_of, scored_part
-from octavo.experiments.compare.measure import MAX_BLOCKS, block_interval, score_run, t_interval
+from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
+from octavo.experiments.compare.measure import (
+    MAX_BLOCKS,
+    block_interval,
+    bz2_size,
+    score_run,
+    t_interval,
+    xz_size,
+    zlib_size,
+    zstd_size,
+)
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
 from octavo.models import GRU, MODELS, ModelSpec, find_spec, preset
@@ -230,7 +237,7 @@ def test_the_result_is_like_a_frame(whole: tuple[Comparison, str, str]) -> None:
     assert "gru" in comparison
     assert comparison.column("model")[0] == comparison.rows[0].model
     lines = comparison.to_csv().splitlines()
-    assert lines[0] == ",".join(keys_of(Row))
+    assert lines[0] == ",".join(keys_of(CompareRow))
     assert len(lines) == len(comparison) + 1
     assert "<table" in comparison._repr_html_()
     with pytest.raises(UserError, match="there is no row 'gruu'; rows are "):
@@ -242,13 +249,14 @@ def test_the_result_is_like_a_frame(whole: tuple[Comparison, str, str]) -> None:
 def test_pandas_gets_the_same_rows(whole: tuple[Comparison, str, str]) -> None:
     pytest.importorskip("pandas", reason="needs pandas to make a data frame: pip install pandas")
     frame = whole[0].to_pandas()
-    assert list(frame.columns) == list(keys_of(Row))
+    assert list(frame.columns) == list(keys_of(CompareRow))
     assert frame["bits_per_byte"].tolist() == whole[0].column("bits_per_byte")
 
 
 def test_rows_and_comparisons_survive_json() -> None:
-    rows = (Row("a", "A", "counts", 2.0, low=1.9, high=2.1, interval="over 3 seeds", seconds=1.5, bytes=7),
-            Row("b", "B", "counts", math.inf, impossible=3), Row("c", "C", "attention", error="no"))  # fmt: skip
+    rows = (CompareRow("a", "A", "counts", 2.0, low=1.9, high=2.1, interval="over 3 seeds", seconds=1.5, bytes=7),
+            CompareRow("b", "B", "counts", math.inf, impossible=3),
+            CompareRow("c", "C", "attention", error="no"))  # fmt: skip
     one = Comparison(rows, {"name": "x"}, advice=("Take a.",))
     record = json.loads(json.dumps(one.to_json(), allow_nan=False))
     assert [row["bits_per_byte"] for row in record["rows"]] == [2.0, None, None]
@@ -261,7 +269,7 @@ def test_json_holds_one_object_with_the_rows(corpus: Path, tmp_path: Path) -> No
     assert code == 0
     assert {row["model"] for row in record["rows"]} == {"bag", "kn3", "zlib"}
     for row in record["rows"]:
-        assert set(row) == set(keys_of(Row))
+        assert set(row) == set(keys_of(CompareRow))
         assert row["bits_per_byte"] > 0
     assert record["page"] == str(tmp_path / "out" / "report.html")
     assert {"corpus", "proof", "settings", "machine", "versions", "seconds", "command", "advice"} <= set(record)
@@ -385,7 +393,7 @@ def test_what_fails_becomes_a_row_the_rest_goes_on_and_the_command_exits_with_1(
     lossy, away = tmp_path / "lossy", str(tmp_path / "no-such-run")
     api.train("bag", corpus, preprocess=("lower",), out=lossy, measure=False)
     code, printed, said = run_cli(
-        str(corpus), "--models", "mix", "bag", "--with", str(lossy), away, "--out", str(tmp_path / "out")
+        str(corpus), "--models", "mix", "bag", "--pretrained", str(lossy), away, "--out", str(tmp_path / "out")
     )
     comparison = read_comparison(tmp_path / "out")
     assert code == 1
@@ -508,12 +516,12 @@ def test_of_a_large_text_only_the_beginning_of_the_held_out_part_is_measured(tmp
     path = tmp_path / "large.txt"
     path.write_text("é" * 2_000_000, encoding="utf-8")
     corpus = open_corpus(path)
-    part = scored_part(corpus, CompareConfig(budget="1s"))
+    part = CompareConfig(budget="1s").scored_part(corpus)
     assert part.size == (1 << 17) + (1 << 11)
     assert part.start == corpus.valid.start
-    odd = scored_part(corpus, CompareConfig(bytes=1001))
+    odd = CompareConfig(bytes=1001).scored_part(corpus)
     assert odd.size == 1000  # no character is cut in two
-    assert scored_part(corpus, CompareConfig(bytes=1 << 30)).size == corpus.valid.size
+    assert CompareConfig(bytes=1 << 30).scored_part(corpus).size == corpus.valid.size
 
 
 # ---------------------------------------------------------------------- budgets, seeds, names
@@ -551,7 +559,7 @@ def test_names_families_and_patterns_choose_candidates_in_the_tables_order() -> 
 def test_the_stored_command_says_the_same_again() -> None:
     config = CompareConfig(models=("gru", "kn7"), quick=True, seeds=3, pretrained=("smollm2",), seed=4)
     words = place_of("shakespeare", "runs/x").command(config)
-    assert words == ("octavo compare shakespeare --models gru kn7 --quick --seeds 3 --with smollm2 --seed 4 "
+    assert words == ("octavo compare shakespeare --models gru kn7 --quick --seeds 3 --pretrained smollm2 --seed 4 "
                      "--out runs/x")  # fmt: skip
 
 
@@ -660,8 +668,8 @@ def test_compressors_are_given_what_stands_just_before(whole: tuple[Comparison, 
 
 
 def row(model: str, bits: float | None, seconds: float | None = 10.0, size: int = 1000, rate: float = 100.0,
-        **more: Any) -> Row:  # fmt: skip
-    return Row(model, more.pop("title", model.upper()), more.pop("family", "recurrent"), bits, seconds=seconds,
+        **more: Any) -> CompareRow:  # fmt: skip
+    return CompareRow(model, more.pop("title", model.upper()), more.pop("family", "recurrent"), bits, seconds=seconds,
                bytes=size, score_rate=rate, **more)  # fmt: skip
 
 

@@ -22,11 +22,10 @@ from octavo.experiments.compare.figures import (
     COSTS,
     FAMILIES,
     FIGURES,
-    figures,
+    draw_figures,
     learning_curves,
     read_curves,
     trade_off,
-    write_figures,
 )
 from octavo.experiments.compare.measure import block_interval, score_run
 from octavo.experiments.compare.page import (
@@ -39,14 +38,14 @@ from octavo.experiments.compare.page import (
     write_page,
 )
 from octavo.experiments.compare.passages import WINDOW_BYTES, disagreements, farthest, pairs, pieces_of, same_passage
-from octavo.experiments.compare.rows import CSV, Comparison, Row
+from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
 from octavo.experiments.table import page_columns
 from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
 from octavo.pages.figures.svg import COLOURS
 from octavo.tasks import api
 from octavo.tasks.corpus import held_out
 from octavo.tasks.language_page import OPENING_BYTES
-from octavo.tasks.run_facts import bytes_on_disk, title_of
+from octavo.tasks.run_page import bytes_on_disk, title_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 FLAGS = [
@@ -60,9 +59,9 @@ MODELS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 )
 
 
-def row(model: str, bits: float | None, family: str = "counts", **more: Any) -> Row:
+def row(model: str, bits: float | None, family: str = "counts", **more: Any) -> CompareRow:
     text = {"seconds": 1.0, "bytes": 1000, "score_rate": 1e4, "policy": "state carried"} | more
-    return Row(model, f"{model} of bytes", family, bits, **text)
+    return CompareRow(model, f"{model} of bytes", family, bits, **text)
 
 
 def by_hand() -> Comparison:
@@ -74,7 +73,7 @@ def by_hand() -> Comparison:
         row("rnn", 4.0, "recurrent", seconds=10.0, bytes=9500, score_rate=1e4),
         row("bag", 5.0, seconds=0.01, bytes=100, score_rate=1e6),
         row("mle3", math.inf, impossible=7),
-        Row("gpt", "GPT of bytes", "attention", error="heads must divide width: width=100, heads=8; try heads=4"),
+        CompareRow("gpt", "GPT", "attention", error="heads must divide width: width=100, heads=8; try heads=4"),
     )  # fmt: skip
     corpus = {"name": "a.txt", "train": {"bytes": 9, "sha256": "aa"}, "valid": {"bytes": 1, "sha256": "bb"}}
     return Comparison(rank_rows(rows), corpus, advice=("gru is best.",), command="octavo compare a.txt")
@@ -179,9 +178,9 @@ def test_in_a_crowd_no_label_leaves_the_plot_and_none_overlap() -> None:
     assert crossing == []
 
 
-def test_without_models_there_is_no_figure_and_the_page_still_stands() -> None:
-    comparison = Comparison((Row("gpt", "GPT", "attention", error="no memory"),), {"name": "x"})
-    assert figures(comparison, {}) == []
+def test_without_models_there_is_no_figure_and_the_page_still_stands(tmp_path: Path) -> None:
+    comparison = Comparison((CompareRow("gpt", "GPT", "attention", error="no memory"),), {"name": "x"})
+    assert draw_figures(comparison, {}, tmp_path) == []
     page = Page(comparison_page(comparison, b"", {}, [], {}))
     assert "failed: no memory" in page.text
 
@@ -205,8 +204,7 @@ def test_a_figure_is_a_file_of_its_own_with_nothing_to_look_up() -> None:
 
 def test_names_from_a_hostile_text_stay_text_in_every_file(tmp_path: Path) -> None:
     evil = replace(by_hand(), rows=(replace(by_hand().rows[0], model=HOSTILE + "\uffff", title=HOSTILE),))
-    drawn = figures(evil, {HOSTILE: [(1.0, 2.0), (2.0, 1.5)]})
-    write_figures(drawn, tmp_path)
+    drawn = draw_figures(evil, {HOSTILE: [(1.0, 2.0), (2.0, 1.5)]}, tmp_path)
     for file in (tmp_path / FIGURES).glob("*.svg"):
         root = ET.parse(file).getroot()
         assert {one.tag.removeprefix(SVG) for one in root.iter()} <= {
@@ -225,8 +223,8 @@ def test_names_from_a_hostile_text_stay_text_in_every_file(tmp_path: Path) -> No
 def test_files_hold_what_the_figures_show(tmp_path: Path) -> None:
     comparison = by_hand()
     curves = {"gru": [(1.0, 4.0), (10.0, 3.0)]}
-    drawn = figures(comparison, curves)
-    paths = write_figures(drawn, tmp_path)
+    drawn = draw_figures(comparison, curves, tmp_path)
+    paths = list((tmp_path / FIGURES).iterdir())
     assert {path.suffix for path in paths} == {".svg", ".csv"}
     assert len(paths) == 2 * 4
     for figure in drawn:
@@ -325,7 +323,7 @@ def test_the_table_marks_the_best_greys_the_dominated_and_shows_what_failed() ->
     assert by_model == {
         "gru": "best", "kn5": "", "xz": "compressor", "rnn": "dominated", "bag": "", "mle3": "", "gpt": "failed",
     }  # fmt: skip
-    assert f'<td colspan="{len(page_columns(Row)) - 1}">failed: heads must divide width' in table
+    assert f'<td colspan="{len(page_columns(CompareRow)) - 1}">failed: heads must divide width' in table
     assert "1.900–2.100" in table
     text = " ".join(footnotes(by_hand()))
     assert "dominated" in text
@@ -363,7 +361,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, bytes]:
         interval, over = block_interval(bits)
         assert interval is not None
         low, high = interval
-        rows.append(Row(
+        rows.append(CompareRow(
             name, title_of(run), family, score.bits_per_byte, low=low, high=high, interval=over,
             seconds=run.record["train_seconds"], parameters=sum(p.numel() for p in run.model.parameters()),
             score_rate=score.tokens / score.seconds, bytes=bytes_on_disk(folder / name), run=name,

@@ -13,24 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import tyro
 
 from html_pages import HOSTILE, Page
 from octavo.cli.domains import domains
-from octavo.cli.flags import STYLE
+from octavo.cli.flags import run_command
 from octavo.errors import Stopped, UserError
 from octavo.experiments.domains import run as domains_run
 from octavo.experiments.domains.page import domains_page
 from octavo.experiments.domains.result import ModelResult, perplexity
 from octavo.experiments.domains.run import CANDIDATES
 from octavo.experiments.domains.scoring import GROUPS, Reading, Vocabulary, excerpt, gap, read
-from octavo.experiments.excerpts import first_bytes
 from octavo.models import MODELS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_bytes, score_text
 from octavo.tasks import api
 from octavo.tasks.corpus import learnt_text
+from octavo.tasks.language_page import character_start
 from octavo.tasks.run import load
 from octavo.text import Bpe, BpeSettings, Byte, Char, Split, Tokenizer, Word, text_in_memory
 from octavo.text.overlap import PROBE_BYTES, overlap
@@ -212,9 +211,9 @@ def test_an_empty_excerpt_is_refused(original: bytes, steps: tuple[str, ...], wh
 
 
 def test_no_character_is_cut_in_two() -> None:
-    assert first_bytes("aéb".encode(), 2) == b"a"
-    assert first_bytes("aéb".encode(), 3) == "aé".encode()
-    assert first_bytes(b"ab", 9) == b"ab"
+    assert character_start("aéb".encode(), 2) == 1
+    assert character_start("aéb".encode(), 3) == 3
+    assert b"ab"[: character_start(b"ab", 9)] == b"ab"
 
 
 def test_copied_text_is_found_across_blocks_and_short_text_never() -> None:
@@ -250,7 +249,7 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(*args: str) -> None:
-    tyro.cli(domains, prog="octavo domains", args=list(args), config=STYLE)
+    run_command(domains, "octavo domains", args)
 
 
 @pytest.mark.usefixtures("few_candidates")
@@ -467,7 +466,7 @@ def test_a_word_model_has_the_larger_perplexity_and_fewer_bits_on_shakespeare(da
         training = Vocabulary.learn(learnt_text(run))
         plays = Path(texts[0]).read_bytes()
         for text, data in (("plays", plays[len(plays) * 9 // 10 :]), ("wiki", Path(texts[1]).read_bytes())):
-            found = read(run.model, run.tokenizer, excerpt(text, first_bytes(data, 20_000)), training)
+            found = read(run.model, run.tokenizer, excerpt(text, data[: character_start(data, 20_000)]), training)
             readings[name, text] = found
     assert readings["word", "plays"].token_perplexity > 10 * readings["char", "plays"].token_perplexity
     assert readings["word", "plays"].bits_per_byte < readings["char", "plays"].bits_per_byte

@@ -21,15 +21,14 @@ import pytest
 import octavo
 from html_pages import sentences
 from octavo.cli import main
+from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
-from octavo.experiments.cell import Cell, Outcome, execute
-from octavo.experiments.compare import Comparison, Row, read_comparison
-from octavo.experiments.excerpts import describe_texts
+from octavo.experiments.cell import Cell, Outcome, describe_texts, execute
+from octavo.experiments.compare import CompareRow, Comparison, read_comparison
 from octavo.experiments.progress import Progress
-from octavo.experiments.runner import Runner, failures
-from octavo.experiments.scale import Point
-from octavo.experiments.store import Store
-from octavo.experiments.table import Column, columns_of, keys_of, plain_json, table_text, to_csv
+from octavo.experiments.runner import Runner, Store, failures
+from octavo.experiments.scale import ScalePoint
+from octavo.experiments.table import Column, columns_of, keys_of, table_text, to_csv
 from octavo.text import open_corpus
 
 MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")
@@ -288,7 +287,7 @@ def test_one_definition_serves_terminal_page_csv_and_json() -> None:
     assert [column.key for column in columns_of(Fruit, "terminal", mixed)] == ["name", "sort"]
 
 
-@pytest.mark.parametrize("row", [Row, Point])
+@pytest.mark.parametrize("row", [CompareRow, ScalePoint])
 def test_every_shown_column_has_a_title_or_a_reason_and_is_in_csv_and_json(row: type) -> None:
     columns = columns_of(row, "page")
     assert {column.key for column in columns} <= set(keys_of(row))

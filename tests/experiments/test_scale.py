@@ -20,22 +20,22 @@ from scipy.optimize import curve_fit, least_squares
 from html_pages import elements
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
-from octavo.experiments.excerpts import first_part, last_part, write_part
+from octavo.experiments.cell import first_part, last_part, write_part
 from octavo.experiments.progress import Progress
-from octavo.experiments.scale import Point, Scaling, crossing, fit_law, scale
+from octavo.experiments.scale import ScalePoint, Scaling, crossing, fit_law, scale
 from octavo.experiments.scale import power_law as law
 from octavo.experiments.scale.measure import best_order
-from octavo.experiments.scale.page import FittedPoints, law_figure, scaling_page
-from octavo.experiments.scale.plan import Plan, budget_part, plan_cells, width_of
+from octavo.experiments.scale.page import crossing_line, scaling_page, summary
 from octavo.experiments.scale.power_law import MAX_TIMES, Fit, Law, constant
 from octavo.experiments.scale.result import chosen
-from octavo.experiments.scale.wording import crossing_line, summary
+from octavo.experiments.scale.run import ScalePlan, budget_part, plan_cells, width_of
 from octavo.models import NGram
 from octavo.models.gpt import GPT
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
-from octavo.pages.figures.axis import number
+from octavo.pages.figures.charts import FittedPoints, law_figure
+from octavo.pages.figures.plot import number
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig
 from octavo.text import Byte, open_corpus
@@ -45,8 +45,8 @@ from octavo.training.loop import Loop
 LENGTHS = 1e6 / 2.0 ** np.arange(5)
 WORDS = "the king and a queen sat by fire while rain fell on every roof of old Québec town".split()
 SMALL: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "context": 16, "evaluations": 1}
-THREE = Plan((0.25, 0.5, 1.0))
-SERIES = Plan((0.25, 0.5, 1.0), (0.5, 1.0), (0.25, 0.5, 1.0))
+THREE = ScalePlan((0.25, 0.5, 1.0))
+SERIES = ScalePlan((0.25, 0.5, 1.0), (0.5, 1.0), (0.25, 0.5, 1.0))
 FLAGS = [
     "--width",
     "16",
@@ -104,10 +104,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def point(model: str, length: int, bits: float | None, **more: Any) -> Point:
+def point(model: str, length: int, bits: float | None, **more: Any) -> ScalePoint:
     values: dict[str, Any] = {"size": 1.0, "budget": 1.0, "seed": 0, "parameters": 1000, "seconds": 1.0, "passes": 1.0}
     values |= {"flops": 0.0 if model == "ngram" else 1e9}
-    return Point(model=model, bytes=length, bits_per_byte=bits, **(values | more))
+    return ScalePoint(model=model, bytes=length, bits_per_byte=bits, **(values | more))
 
 
 def made_up(first: Any, second: Any, lengths: Any = LENGTHS) -> Scaling:
@@ -330,7 +330,7 @@ def test_a_part_of_a_budget(budget: str, part: float, message: str) -> None:
 
 
 def test_every_length_meets_every_size_and_budgets_are_for_the_whole() -> None:
-    plan = Plan((0.25, 0.5, 1.0), (0.5, 1.0), (0.25, 1.0), seeds=2)
+    plan = ScalePlan((0.25, 0.5, 1.0), (0.5, 1.0), (0.25, 1.0), seeds=2)
     cells = plan_cells("gpt", {"budget": "8s"}, plan, seed=3)
     assert len(cells) == len({cell.key for cell in cells}) == 2 * (3 * 2 + 1)
     assert {cell.seed for cell in cells} == {3, 4}
@@ -352,7 +352,7 @@ def test_every_length_meets_every_size_and_budgets_are_for_the_whole() -> None:
 )
 def test_a_plan_without_enough_points_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Plan(**wrong)
+        ScalePlan(**wrong)
 
 
 def test_parts_of_a_text_begin_and_end_with_whole_characters(tmp_path: Path) -> None:
@@ -486,7 +486,7 @@ def test_a_network_that_was_stopped_half_way_is_resumed_to_the_same_result(
 ) -> None:
     settings: dict[str, Any] = {
         **SMALL, "checkpoint_seconds": 0.0, "budget": "4steps", "against": "none",
-        "plan": Plan((0.25, 0.5, 1.0), (1.0,), (1.0,)),
+        "plan": ScalePlan((0.25, 0.5, 1.0), (1.0,), (1.0,)),
     }  # fmt: skip
     step, steps = Loop.step, []
 
@@ -586,14 +586,15 @@ def test_infinite_bits_are_said_and_not_fitted(corpus: Path) -> None:
 
 def test_the_figure_has_a_band_a_dashed_part_and_every_mark() -> None:
     points = [(float(x), float(y)) for x, y in zip(LENGTHS, noisy(0), strict=True)]
-    drawn = law_figure([FittedPoints("a <b>", points, fitted(LENGTHS, noisy(0)))], "caption", ("x", "y"), 10)
+    fit = fitted(LENGTHS, noisy(0))
+    drawn = law_figure([FittedPoints("a <b>", points, fit.law, fit.interval)], "caption", ("x", "y"), 10)
     paths = elements(drawn, "path")
     assert [one.get("fill-opacity") for one in paths].count("0.15") == 1  # the band
     assert [one.get("stroke-dasharray") for one in paths].count("5 4") == 1
     assert len([one for one in paths if "mark" in one.get("class", "").split()]) == len(points) + 1  # and the legend's
     assert "a &lt;b&gt;" in drawn
     assert "<b>" not in drawn
-    assert law_figure([FittedPoints("none", [(1.0, math.inf)], None)], "", ("x", "y"), 10) == ""
+    assert law_figure([FittedPoints("none", [(1.0, math.inf)])], "", ("x", "y"), 10) == ""
 
 
 def test_the_command_prints_a_table_laws_and_a_whole_page(

@@ -10,16 +10,14 @@ import pytest
 import torch
 
 from octavo.errors import UserError
-from octavo.inspect.activations import layer_predictions
-from octavo.inspect.attention_bytes import SMALL, as_bytes, attention_bytes, most_tokens
 from octavo.inspect.attention_maps import attention_over, heads_of
 from octavo.inspect.gradient_flow import gradient_flow
-from octavo.inspect.inspection import tokens_of
-from octavo.inspect.views import token_rows
+from octavo.inspect.inspection import SMALL, as_bytes, attention_bytes, max_map_tokens, tokens_of
+from octavo.inspect.views import layer_predictions, token_rows
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.run import Run, load
-from octavo.tasks.translator import load_translator
+from octavo.tasks.translator import Translator
 from studio_place import make_runs
 
 SENTENCE = "The cat sat on the mat. A dog lay by the door!"
@@ -63,7 +61,8 @@ def test_bytes_are_the_weights_to_within_half_a_step(runs: Path, name: str) -> N
     assert maps_bytes.queries == maps_bytes.keys
     assert len(maps_bytes.queries) == exact_LHTT.shape[2]
     first, head = maps_bytes.statistics[0], heads_of(maps)[0]
-    assert (first.entropy, first.distance, first.kind) == (head.entropy, head.distance, head.kind)
+    assert first == head.statistics()
+    assert (first["entropy"], first["kind"]) == (head.entropy, head.kind)
 
 
 def test_an_encoder_s_maps_are_the_softmax_of_its_scores(runs: Path) -> None:
@@ -81,7 +80,7 @@ def test_an_encoder_s_maps_are_the_softmax_of_its_scores(runs: Path) -> None:
 
 
 def test_a_translation_made_in_turns_is_the_translator_s_own(runs: Path) -> None:
-    translator, turns = load_translator(runs / "reverse"), Turns()
+    translator, turns = Translator.load(runs / "reverse"), Turns()
     maps_bytes = attention_bytes(translator, "abcde", turn=turns)
     assert maps_bytes.translation == translator.translate(["abcde"])[0]
     assert turns.count > len(maps_bytes.queries)  # at least one for each token
@@ -99,8 +98,8 @@ def test_small_maps_are_means_of_weights(runs: Path) -> None:
 
 
 def test_a_text_is_cut_where_the_maps_of_many_heads_would_take_too_much_room() -> None:
-    assert most_tokens(36) == 1000  # the baby GPT's
-    assert most_tokens(400) * most_tokens(400) * 400 < 1 << 26
+    assert max_map_tokens(36) == 1000  # the baby GPT's
+    assert max_map_tokens(400) * max_map_tokens(400) * 400 < 1 << 26
 
 
 @pytest.mark.parametrize("name", ["gpt", "linear", "looking"])
@@ -131,4 +130,4 @@ def test_an_empty_text_and_a_long_source_are_refused_in_plain_words(runs: Path) 
     with pytest.raises(UserError, match="empty"):
         attention_bytes(run_of(runs, "gpt"), "")
     with pytest.raises(UserError, match="source has 2"):
-        attention_bytes(load_translator(runs / "reverse"), "ab cd " * 60)
+        attention_bytes(Translator.load(runs / "reverse"), "ab cd " * 60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import shutil
@@ -16,11 +15,13 @@ import pytest
 import torch
 
 import octavo
+from command_line import json_output
+from octavo.cli import main
 from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.doctor import Diagnosis, Finding, examine
-from octavo.inspect.doctor.baselines import (
+from octavo.inspect.doctor.checks import (
     Baseline,
     Baselines,
     compare_with_baselines,
@@ -29,17 +30,7 @@ from octavo.inspect.doctor.baselines import (
     piece_bits,
     place,
 )
-from octavo.inspect.doctor.context_use import (
-    LENGTHS,
-    K,
-    context,
-    context_costs,
-    judge,
-    judged_tokens,
-    required_field,
-    used,
-)
-from octavo.inspect.doctor.curve import Check, Curve, Point, Training
+from octavo.inspect.doctor.curve import Check, LoggedStep, Training, TrainingCurve
 from octavo.inspect.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.training_history import (
     OVERFITTING,
@@ -51,8 +42,25 @@ from octavo.inspect.doctor.training_history import (
     overfitting,
     start,
 )
-from octavo.inspect.doctor.unseen_text import SMOOTHER, TAMER, confidence, gradient_range, softmax, spread, through_time
+from octavo.inspect.doctor.unseen_text import (
+    LENGTHS,
+    SMOOTHER,
+    TAMER,
+    K,
+    confidence,
+    context,
+    context_costs,
+    gradient_range,
+    judge,
+    judged_tokens,
+    required_field,
+    softmax,
+    spread,
+    through_time,
+    used,
+)
 from octavo.inspect.gradient_flow import Flow
+from octavo.io.run_folder import METRICS
 from octavo.models import GPT, GRU, MODELS, RNN, Bag, Mix, NGram, language_models
 from octavo.models.bag import BagConfig
 from octavo.models.bigram import BigramConfig
@@ -61,7 +69,7 @@ from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.tasks.corpus import held_out
-from octavo.tasks.run import METRICS, load, save
+from octavo.tasks.run import load
 from octavo.text import Byte
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
@@ -79,12 +87,14 @@ def some_text(words: int = 4000) -> str:
 
 def curve(
     losses: Sequence[float] = (), norms: Sequence[float] = (), checks: Sequence[float] = (), kinds: Sequence[str] = ()
-) -> Curve:
+) -> TrainingCurve:
     """Losses in nats at steps 1, 2, ..., and checks spread over the same steps."""
-    points = [Point(i + 1, loss, norms[i] if norms else 0.5) for i, loss in enumerate(losses)]
+    points = [LoggedStep(i + 1, loss, norms[i] if norms else 0.5) for i, loss in enumerate(losses)]
     every = max(1, len(losses) // max(1, len(checks)))
     measured = [Check((i + 1) * every, bits) for i, bits in enumerate(checks)]
-    return Curve(tuple(points), tuple(measured), tuple({"step": 1, "event": kind, "why": "it burst"} for kind in kinds))
+    return TrainingCurve(
+        tuple(points), tuple(measured), tuple({"step": 1, "event": kind, "why": "it burst"} for kind in kinds)
+    )
 
 
 def falling(first: float, last: float, steps: int = 100) -> list[float]:
@@ -102,8 +112,8 @@ def test_rows_become_points_checks_and_events() -> None:
         {"step": 5, "loss": 10**400}, {"step": 10**400, "loss": 1.0},
         {"step": 50, "loss": 1.0, "held_out": 2 * math.log(2)}, {"name": "validation", "bits_per_byte": 2.0},
     ]  # fmt: skip
-    found = Curve.of(rows, 4.0)
-    assert found.points == (Point(1, 2.0, 0.5), Point(50, 1.0, None))
+    found = TrainingCurve.of(rows, 4.0)
+    assert found.points == (LoggedStep(1, 2.0, 0.5), LoggedStep(50, 1.0, None))
     assert found.checks == (Check(2, 3.0), Check(50, pytest.approx(0.5)))  # 2 bits a token of 4 bytes
     assert [event["event"] for event in found.events] == ["skipped"]
     assert found.bits(math.log(2)) == pytest.approx(0.25)
@@ -114,11 +124,11 @@ def test_the_curve_of_a_bigram_is_that_of_its_first_training_up_to_the_steps_of_
         {"step": 50 * i, "loss": 5.0 - i, "held_out": held} for i, held in ((1, 4.0), (2, 3.0), (3, 2.0), (4, 9.0))
     ]
     again = [{"step": 50 * i, "loss": 4.9 - i} for i in (1, 2, 3)]
-    found = Curve.of([*first, *again, {"name": "validation", "bits_per_byte": 2.0}], 1.0)
-    assert found == Curve.of(first[:3], 1.0)
-    assert overfitting(Curve.of(first, 1.0), None).verdict == "warning"
+    found = TrainingCurve.of([*first, *again, {"name": "validation", "bits_per_byte": 2.0}], 1.0)
+    assert found == TrainingCurve.of(first[:3], 1.0)
+    assert overfitting(TrainingCurve.of(first, 1.0), None).verdict == "warning"
     assert overfitting(found, None).values["rise"] == 0  # the step with 9.0 is none of the model's
-    assert [point.step for point in Curve.of(again, 1.0).points] == [50, 100, 150]
+    assert [point.step for point in TrainingCurve.of(again, 1.0).points] == [50, 100, 150]
 
 
 def test_means_are_of_shares_of_the_run_and_around_steps() -> None:
@@ -345,7 +355,7 @@ def test_a_count_model_need_only_reach_its_own_order() -> None:
 def test_impossible_tokens_are_a_warning_of_their_own() -> None:
     found = compare_with_baselines(Baselines(ROWS, math.inf, impossible=3), curve(), ngram(3))
     assert (found.verdict, "3 tokens are impossible" in found.why) == ("warning", True)
-    assert found.to_json()["values"]["bits_per_byte"] is None
+    assert Diagnosis("run", (found,)).to_json()["findings"][0]["values"]["bits_per_byte"] is None
 
 
 def test_the_step_is_reported_at_which_the_curve_went_below_each_baseline_on_the_same_pieces() -> None:
@@ -663,7 +673,7 @@ def test_a_network_without_recurrence_is_found_to_use_only_the_last_token(here: 
     with torch.no_grad():
         dict(run.model.named_parameters())["layers.0.weight_hh"].zero_()
     metrics = (here / "rnn" / METRICS).read_text()
-    named = by_name(examine(save(run, tmp_path / "blind", {METRICS: metrics}), quick=True))
+    named = by_name(examine(run.save(tmp_path / "blind", {METRICS: metrics}), quick=True))
     assert named["context"].verdict == "warning"
     assert named["context"].values["used"] == 1
     assert named["gradient flow"].verdict == "warning"
@@ -684,8 +694,8 @@ def test_only_the_beginning_of_a_large_text_is_counted_and_the_run_scored_anew(
 ) -> None:
     run = load(here / "kn3")
     _, valid = held_out(run)
-    monkeypatch.setattr("octavo.inspect.doctor.baselines.COUNTED", 1000)
-    monkeypatch.setattr("octavo.inspect.doctor.baselines.SCORED", 500)
+    monkeypatch.setattr("octavo.inspect.doctor.checks.COUNTED", 1000)
+    monkeypatch.setattr("octavo.inspect.doctor.checks.SCORED", 500)
     baselines = measure_baselines(run, valid)
     assert (baselines.counted, baselines.whole) == (1000, False)
     expected = octavo.evaluate(run, valid.read()[:500]).bits_per_byte
@@ -711,7 +721,7 @@ def test_a_stopped_run_is_examined_with_its_last_weights(here: Path, tmp_path: P
     record = {key: value for key, value in run.record.items() if key != "result"}
     record["training"] = record["training"] | {"finished": False, "why": ""}
     rows = (here / "rnn" / METRICS).read_text().splitlines(keepends=True)
-    stopped = save(replace(run, model=fresh, record=record), tmp_path / "stopped", {METRICS: "".join(rows[:-1])})
+    stopped = replace(run, model=fresh, record=record).save(tmp_path / "stopped", {METRICS: "".join(rows[:-1])})
     untrained = by_name(examine(load(tmp_path / "stopped"), quick=True))["softmax"].values["bits"]
     assert untrained == pytest.approx(math.log2(257), rel=0.1)  # there was no checkpoint
     shutil.copytree(here / "rnn" / "state", tmp_path / "stopped" / "state")
@@ -726,27 +736,26 @@ def test_a_run_whose_text_is_gone_is_examined_by_its_history_alone(here: Path, t
     run = load(here / "rnn")
     run.record["corpus"] = run.record["corpus"] | {"source": [str(tmp_path / "gone.txt")]}
     metrics = (here / "rnn" / METRICS).read_text()
-    named = by_name(examine(save(run, tmp_path / "moved", {METRICS: metrics})))
+    named = by_name(examine(run.save(tmp_path / "moved", {METRICS: metrics})))
     assert named["baselines"].verdict == named["softmax"].verdict == named["context"].verdict == "not applicable"
     assert "gone.txt" in named["baselines"].why
     assert named["start"].verdict == "ok"
 
 
 def test_the_command_prints_a_verdict_a_table_and_what_to_try(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    doctor(str(here / "dead"))
+    assert main(["doctor", str(here / "dead")]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{here / 'dead'}: 3 warnings")
     assert "try a higher learning rate: --learning-rate 0.004 --muon-learning-rate 0.05" in out
     assert "bag of bytes" in out
-    doctor(str(here / "kn3"), quick=True)
+    assert main(["doctor", str(here / "kn3"), "--quick"]) == 0
     out = capsys.readouterr().out
     assert "baselines: left out by --quick" in out
     assert "normal" in out
 
 
 def test_json_holds_every_finding_with_its_figures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    doctor(str(here / "rnn"), quick=True, json=True)
-    report = json.loads(capsys.readouterr().out)
+    report = json_output(capsys, "doctor", str(here / "rnn"), "--quick")
     assert [one["name"] for one in report["findings"]] == [
         "start", "baselines", "overfitting", "learning rate", "softmax", "gradient lengths", "gradient flow",
         "context", "events",

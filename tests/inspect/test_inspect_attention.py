@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,20 @@ from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention
-from octavo.inspect.activations import layer_predictions, logits_at, pieces
-from octavo.inspect.attention_maps import Head, attention_over, heads_of, in_words, layer_attention
+from octavo.inspect.attention_maps import AttentionHead, attention_over, heads_of, in_words, lay_out, layer_rows
 from octavo.inspect.attention_page import MAP_CELLS, heads_table, maps_figure, notable, shrink
 from octavo.inspect.gradient_flow import gradient_flow
 from octavo.inspect.inspection import MAX_TOKENS, inspect_run
 from octavo.inspect.page import inspect_page
 from octavo.inspect.surprisal import surprises
+from octavo.inspect.views import layer_predictions, logits_at, pieces
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, RecurrentConfig
 from octavo.models.views import TokenMaps
 from octavo.ops.tracing import trace
 from octavo.pages.sections import Shaded, heat_table
-from octavo.tasks.run import Run, save
+from octavo.tasks.run import Run
 from octavo.text import Byte
 from octavo.text.token_display import BEGIN
 
@@ -70,9 +71,9 @@ def gpt(vocab: int = 13, **config: Any) -> GPT:
 @pytest.mark.parametrize("name", KINDS)
 def test_reading_token_by_token_gives_the_maps_of_reading_at_once(name: str) -> None:
     model = gpt(**KINDS[name])
-    at_once = layer_attention(model, X_T, nullcontext, piece=len(X_T) + 1)
+    at_once = lay_out(partial(layer_rows, piece=len(X_T) + 1), model, X_T, nullcontext)
     for piece in (1, 7):
-        again = layer_attention(model, X_T, nullcontext, piece=piece)
+        again = lay_out(partial(layer_rows, piece=piece), model, X_T, nullcontext)
         torch.testing.assert_close(again.layers, at_once.layers, rtol=1e-10, atol=1e-13)
         assert torch.equal(again.visible_T, at_once.visible_T)
 
@@ -156,7 +157,7 @@ def test_attention_of_a_recurrent_network_is_the_map_of_one_head() -> None:
             _, state = model.step(state, torch.tensor([token]))
         weights = shown["attention"][0][0].tolist() if "attention" in shown else []
         expected = [*[0.0] * (t - len(weights)), *weights, *[0.0] * (len(X_T) + 1 - t)]
-        assert head.a_TT[t].tolist() == expected
+        assert head.a_TS[t].tolist() == expected
     assert maps.visible_T.tolist()[:5] == [0, 1, 2, 3, 3]
 
 
@@ -208,12 +209,12 @@ def test_the_figures_of_a_head_are_those_worked_out_by_hand() -> None:
     assert head.spreads.tolist() == pytest.approx([0, 1, 1, 1])
     assert head.distances.tolist() == pytest.approx([0, 0.5, 1, 1.5])
     assert (head.entropy, head.spread, head.distance) == pytest.approx(((3 + math.log2(3)) / 3, 1, 1))
-    assert head.itself == head.previous == head.begin == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
+    assert head.itself == head.previous == head.first == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
     (head,) = heads_of(made(PREVIOUS))
     assert head.entropies.tolist() == pytest.approx([0, 0, 0, 2 - 0.75 * math.log2(3)])
     assert head.spreads[3] == pytest.approx((2 - 0.75 * math.log2(3)) / 2)
     assert head.distances.tolist() == pytest.approx([0, 1, 1, 0.75])
-    assert (head.itself, head.previous, head.begin) == pytest.approx((0.25 / 3, 2.75 / 3, 1 / 3))
+    assert (head.itself, head.previous, head.first) == pytest.approx((0.25 / 3, 2.75 / 3, 1 / 3))
 
 
 def test_habits_have_names_and_the_notable_heads_are_reported() -> None:
@@ -230,7 +231,7 @@ def test_habits_have_names_and_the_notable_heads_are_reported() -> None:
 
 
 def test_the_greatest_entropy_counts_only_what_is_visible() -> None:
-    head = Head(1, 1, torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]]), torch.tensor([1, 2, 2]))
+    head = AttentionHead(1, 1, torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]]), torch.tensor([1, 2, 2]))
     assert head.spreads.tolist() == [0, 1, 1]
 
 
@@ -382,10 +383,10 @@ SAID = "To be, or not to be: naïve\n"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, config in (("gpt", {}), ("linear", {"attention": "linear"}), ("learned", {"positions": "learned"})):
-        save(Run(gpt(Byte().vocab, **config).float(), Byte(), {}), folder / name)
+        Run(gpt(Byte().vocab, **config).float(), Byte(), {}).save(folder / name)
     network = GRU(RecurrentConfig(width=8), Byte().vocab)
     network.initialise(seeded_generator(1))
-    save(Run(network, Byte(), {}), folder / "gru")
+    Run(network, Byte(), {}).save(folder / "gru")
     return folder
 
 

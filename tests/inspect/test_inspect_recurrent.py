@@ -37,7 +37,7 @@ from octavo.models.mix import Mix, MixConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.models.views import TokenRow
-from octavo.tasks.run import Run, save
+from octavo.tasks.run import Run
 from octavo.text import Byte
 from octavo.text.token_display import BEGIN
 from tiny_models import Dropped, Recurrent, random_markov
@@ -55,7 +55,7 @@ WITH_STATE: dict[str, Callable[[], Any]] = {
 
 def test_the_gates_of_a_gru_are_its_equations() -> None:
     model = recurrent(GRU, layers=1)
-    w = model._layers()[0].weights
+    w = model.layers[0].weights
     found = {gate.name: gate.value_TD for gate in token_rows(model, X_T)}
     h_D = torch.zeros(6, dtype=torch.float64)
     for t, token in enumerate([model.begin, *X_T]):
@@ -292,9 +292,9 @@ def test_an_rnn_with_scaled_orthogonal_weights_vanishes_or_explodes(scale: float
     model = RNN(RecurrentConfig(width=24, layers=1, tied=False), VOCAB)
     model.initialise(seeded_generator(3))
     model.double()
-    nn.init.orthogonal_(model._layers()[0].weight_hh, generator=seeded_generator(4))
+    nn.init.orthogonal_(model.layers[0].weight_hh, generator=seeded_generator(4))
     with torch.no_grad():
-        model._layers()[0].weight_hh.mul_(scale)
+        model.layers[0].weight_hh.mul_(scale)
         model.embedding_VD.mul_(1e-6)  # inputs so small that tanh is the identity
     shares = relative(gradient_flow(model, [3, 1, 4, 1, 5, 9, 2, 6] * 6, 24).norms)
     assert shares == pytest.approx([scale**t for t in range(25)], rel=1e-6)
@@ -305,7 +305,7 @@ def test_a_forget_gate_that_is_open_carries_the_cell_on_and_a_shut_one_does_not(
         model = LSTM(RecurrentConfig(width=8, layers=1, forget_bias=bias), VOCAB)
         model.initialise(seeded_generator(1))
         with torch.no_grad():
-            model._layers()[0].weight_hh.mul_(0.01)
+            model.layers[0].weight_hh.mul_(0.01)
         return rate(gradient_flow(model, X_T, 12).parts["c"][1:])
 
     assert with_forget(8.0) == pytest.approx(1, abs=0.03)
@@ -327,7 +327,7 @@ def test_attention_reaches_where_recurrence_does_not() -> None:
     plain = RNN(RecurrentConfig(width=8, layers=1), VOCAB)
     plain.initialise(seeded_generator(1))
     with torch.no_grad():
-        plain._layers()[0].weight_hh.mul_(0.01)
+        plain.layers[0].weight_hh.mul_(0.01)
     assert relative(gradient_flow(plain, X_T, 12).norms)[12] < 1e-20
 
 
@@ -366,8 +366,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }  # fmt: skip
     for name, model in made.items():
         model.initialise(seeded_generator(1))
-        save(Run(model, Byte(), {}), folder / name)
-    save(Run(Bag.fit(torch.tensor([256, *b"a text"]), BagConfig(), 257), Byte(), {}), folder / "bag")
+        Run(model, Byte(), {}).save(folder / name)
+    Run(Bag.fit(torch.tensor([256, *b"a text"]), BagConfig(), 257), Byte(), {}).save(folder / "bag")
     return folder
 
 

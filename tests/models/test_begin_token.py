@@ -12,7 +12,7 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.inspect.doctor import examine
 from octavo.inspect.surprisal import surprises
-from octavo.tasks.run import CONFIG
+from octavo.io.run_folder import CONFIG
 from octavo.text import save_tokenizer
 from octavo.text.token_display import BEGIN
 from octavo.text.tokenizers.bpe import Bpe

@@ -18,7 +18,8 @@ from octavo.core import LanguageModel, scan, seeded_generator
 from octavo.errors import UserError
 from octavo.models import bigram_training as training
 from octavo.models.bigram import Bigram, BigramConfig, Pairs, Weights, forward_pass, loss_and_gradient, pair_logp
-from octavo.models.bigram_training import PairCounts, chances, count_pairs, fit_bigram, held_out_loss, train_bigram
+from octavo.models.bigram_training import SPEC, PairCounts, chances, count_pairs, fit_bigram, held_out_loss
+from octavo.models.spec import FitContext
 from octavo.ops.tracing import trace
 from octavo.text import Word, text_in_memory
 
@@ -281,11 +282,12 @@ def test_training_from_a_file_of_vectors_says_how_many_words_it_has(tmp_path: An
     x_N = torch.from_numpy(tokenizer.encode(data))
     (tmp_path / "v.txt").write_text("the 1 0 0\ncat 0 1 0\ndog 0 1 1\n")
     config = BigramConfig(vectors=str(tmp_path / "v.txt"), dim=3, steps=50)
-    model, notes = train_bigram(x_N, config, tokenizer, seeded_generator(0))
+    assert SPEC.fit is not None
+    model, _, notes = SPEC.fit(x_N, config, tokenizer, FitContext())
     assert "have a vector" in notes[-1]
     assert model.vocab == tokenizer.vocab
-    plain, none = train_bigram(x_N, BigramConfig(steps=50), tokenizer, seeded_generator(0))
-    assert none == []
+    plain, _, none = SPEC.fit(x_N, BigramConfig(steps=50), tokenizer, FitContext())
+    assert not none
     assert plain.x_VD.shape == (tokenizer.vocab, 50)
 
 

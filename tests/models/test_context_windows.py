@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from octavo.text.validation_chunks import MOST, PIECES, SHORTEST, hold_out
-from octavo.training.streams import RESTARTS, Streams
+from octavo.training.language_stage import RESTARTS, Streams
 
 BEGIN = -1
 LENGTHS = [*range(200), 1000, 2559, 2560, 2561, 5119, 5120, 64_000, 64_123]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from examples import VOCAB, gpt
 from laws import tokens
 from octavo.core import seeded_generator
+from octavo.cost import cost_of, one_token
 from octavo.errors import UserError
 from octavo.models import MODELS, preset
 from octavo.models.gpt import GPT
@@ -201,4 +202,4 @@ def test_flops_count_the_products_of_a_full_context() -> None:
     model = GPT(GPTConfig(width=8, layers=2, heads=2, context=16, feed_forward="relu2"), VOCAB)
     weights = 2 * (4 * 8 * 8 + 2 * 8 * 32) + VOCAB * 8
     attending = 2 * (2 * 8 * 16)  # each layer: scores and sums, 16 keys of width 8
-    assert model.flops_per_token() == 2 * (weights + attending)
+    assert cost_of(model, one_token(model.config)).total("forward") == 2 * (weights + attending)

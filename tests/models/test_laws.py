@@ -33,3 +33,12 @@ def test_saved_and_loaded_models_answer_identically(model: LanguageModel[Any]) -
     again = build(describe(model), model.state_dict()).requires_grad_(False)  # with a gradient other kernels may serve
     x_BT = tokens(model, 2, 63)
     assert torch.equal(logp(again, x_BT), logp(model, x_BT))
+
+
+def test_a_model_must_define_step_or_absorb() -> None:
+    class Empty(LanguageModel[None]):
+        def start(self, batch: int) -> None:
+            return None
+
+    with pytest.raises(NotImplementedError, match="Empty must define step or absorb"):
+        Empty().step(None, torch.zeros(1, dtype=torch.long))

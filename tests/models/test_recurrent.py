@@ -12,7 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lstm_by_hand import lstm_layer
 from octavo.core import seeded_generator
+from octavo.cost import Shape, cost_of
 from octavo.errors import UserError
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.ops.backprop_through_time import BY_HAND, tanh_
@@ -24,6 +26,7 @@ CELLS: tuple[Cell, ...] = ("rnn", "gru", "lstm")
 MODELS: dict[Cell, type[Recurrent]] = {"rnn": RNN, "gru": GRU, "lstm": LSTM}
 PYTORCH: dict[Cell, Any] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
+FAST: list[tuple[Cell, Path]] = [*((cell, "fused") for cell in CELLS), ("rnn", "by_hand"), ("gru", "by_hand")]
 
 
 def leaf(*shape: int, seed: int, device: str = "cpu") -> Tensor:
@@ -55,8 +58,7 @@ def values_and_gradients(cell: Cell, path: Path, x: Tensor, start: tuple[Tensor,
 
 
 @pytest.mark.parametrize("length", [1, 2, 13])
-@pytest.mark.parametrize("path", ["by_hand", "fused"])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("cell", "path"), FAST)
 def test_every_path_equals_the_plain_steps_in_value_and_gradient(cell: Cell, path: Path, length: int) -> None:
     x, start, w = case(cell, length)
     plain = values_and_gradients(cell, "plain", x, start, w)
@@ -64,7 +66,21 @@ def test_every_path_equals_the_plain_steps_in_value_and_gradient(cell: Cell, pat
         torch.testing.assert_close(ours, expected, **EXACT)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("length", [1, 2, 13])
+def test_the_lstm_that_costs_are_counted_with_equals_the_plain_steps(length: int) -> None:
+    x, start, w = case("lstm", length)
+    h_TBD, (h_BD, c_BD) = lstm_layer(x, (start[0], start[1]), w)
+    plain_TBD, (plain_BD, plain_c_BD) = layer("lstm", x, start, w, "plain")
+    leaves = [x, *start, *w]
+    ours, theirs = (
+        torch.autograd.grad((h.cos().sum() + c.sin().sum()), leaves)
+        for h, c in ((h_TBD, c_BD), (plain_TBD, plain_c_BD))
+    )
+    for one, other in zip((h_TBD, h_BD, c_BD, *ours), (plain_TBD, plain_BD, plain_c_BD, *theirs), strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+
+
+@pytest.mark.parametrize("cell", BY_HAND)
 def test_the_gradient_by_hand_is_that_of_finite_differences(cell: Cell) -> None:
     x, start, w = case(cell, 3, width=2)
     assert torch.autograd.gradcheck(BY_HAND[cell].apply, (None, x, *start, *w))
@@ -73,13 +89,12 @@ def test_the_gradient_by_hand_is_that_of_finite_differences(cell: Cell) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 def test_going_back_twice_gives_the_same_gradient(cell: Cell) -> None:
     x, start, w = case(cell, 4)
-    h_TBD, _ = layer(cell, x, start if cell == "lstm" else start[0], w, "by_hand")
+    h_TBD, _ = layer(cell, x, start if cell == "lstm" else start[0], w)
     first, second = (torch.autograd.grad(h_TBD.sum(), [x, *start, *w], retain_graph=True) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("path", ["plain", "by_hand", "fused"])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("cell", "path"), [*FAST, *((cell, "plain") for cell in CELLS)])
 def test_two_layers_equal_pytorchs_module_with_the_same_weights(cell: Cell, path: Path) -> None:
     module = PYTORCH[cell](I, D, 2).double()
     x, start, _ = case(cell, 7)
@@ -101,7 +116,7 @@ def test_two_layers_equal_pytorchs_module_with_the_same_weights(cell: Cell, path
         torch.testing.assert_close(ours, theirs, **EXACT)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", BY_HAND)
 def test_low_precision_is_close_and_touches_only_products(cell: Cell) -> None:
     x, start, w = case(cell, 9, width=32)
     x, start, w = x.float(), tuple(part.float() for part in start), Weights(*(tensor.float() * 0.3 for tensor in w))
@@ -166,21 +181,21 @@ def test_every_weight_of_a_model_gets_a_gradient(cell: Cell) -> None:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_recurrent_matrices_start_orthogonal_gate_by_gate(cell: Cell) -> None:
-    for one in model(cell, width=32)._layers():
+    for one in model(cell, width=32).layers:
         for gate in one.weight_hh.detach().chunk(GATES[cell]):
             torch.testing.assert_close(gate @ gate.T, torch.eye(32), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("init", "variance"), [("xavier", 2 / (256 + 256)), ("he", 2 / 256)])
 def test_xavier_and_he_have_their_variances(init: str, variance: float) -> None:
-    [one] = model("gru", width=256, layers=1, init=init)._layers()
+    [one] = model("gru", width=256, layers=1, init=init).layers
     for weight in (one.weight_ih, one.weight_hh):
         for gate in weight.detach().chunk(3):
             assert math.isclose(float(gate.var()), variance, rel_tol=0.03)
 
 
 def test_the_forget_gate_starts_open_and_the_other_biases_at_zero() -> None:
-    [one] = model("lstm", layers=1, forget_bias=1.5)._layers()
+    [one] = model("lstm", layers=1, forget_bias=1.5).layers
     i, f, g, o = (one.bias_ih + one.bias_hh).detach().chunk(4)
     assert bool((f == 1.5).all())
     assert not torch.cat([i, g, o]).any()
@@ -204,8 +219,11 @@ def test_dropout_works_only_while_training() -> None:
 
 
 def test_flops_are_two_for_each_weight_of_a_product() -> None:
-    assert model("gru", layers=1).flops_per_token() == 2 * (3 * 8 * 8 + 3 * 8 * 8 + VOCAB * 8)
-    assert model("lstm", tied=False).flops_per_token() == 2 * (2 * 2 * 4 * 8 * 8 + VOCAB * 8)
+    def flops(name: str, **settings: Any) -> int:
+        return cost_of(model(name, **settings), Shape()).total("forward")
+
+    assert flops("gru", layers=1) == 2 * (3 * 8 * 8 + 3 * 8 * 8 + VOCAB * 8)
+    assert flops("lstm", tied=False) == 2 * (2 * 2 * 4 * 8 * 8 + VOCAB * 8)
 
 
 @pytest.mark.parametrize(

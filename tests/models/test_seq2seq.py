@@ -11,15 +11,14 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import laws
+from lstm_by_hand import show_products
 from octavo.core import seeded_generator, select
 from octavo.decode import Beam, Greedy, Sample, beam_search, generate
 from octavo.errors import UserError
-from octavo.models.cost.parts import Part
-from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, recurrent_seq2seq_cost, seq2seq_cost, seq2seq_parts
+from octavo.models.cost.parts import Part, Shape
 from octavo.models.encoder_decoder import EncoderDecoder, Sizes
-from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, turned
-from octavo.ops import recurrent
+from octavo.models.seq2seq import SOURCE_SIDE, Seq2Seq, Seq2SeqConfig, seq2seq_cost
+from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, recurrent_seq2seq_cost, turned
 from octavo.ops.tracing import trace
 from octavo.tasks.pair_batches import IGNORE, PairBatch
 from octavo.tasks.translation import PairLoss
@@ -296,7 +295,7 @@ def counted(work: Callable[[], Any], grad: bool = False) -> int:
 def test_each_part_costs_what_its_formula_says(B: int, N: int, M: int) -> None:
     model, D = built("transformer"), 16
     assert isinstance(model, Seq2Seq)
-    parts = {part.name: part for part in seq2seq_parts(model.config, model.sizes, PairShape(B, N, M))}
+    parts = {part.name: part for part in seq2seq_cost(model.config, model.sizes, Shape(B, M, source=N)).parts}
     source_BS, before_BT = torch.randint(0, END, (B, N)), torch.randint(0, END, (B, M))
     memory = model.encode(source_BS)
     x_BND, x_BMD = (torch.randn(B, n, D, dtype=torch.float64) for n in (N, M))
@@ -344,7 +343,9 @@ def test_a_second_language_costs_no_encoder() -> None:
 
     total = counted(both)
     assert calls == [0, 1]
-    one, two = (seq2seq_cost(model.config, model.sizes, PairShape(1, N, M, languages)) for languages in (1, 2))
+    one, two = (
+        seq2seq_cost(model.config, model.sizes, Shape(1, M, source=N, languages=languages)) for languages in (1, 2)
+    )
     assert total == two.total("forward")
 
     def of(parts: tuple[Part, ...], read: bool) -> int:
@@ -365,7 +366,7 @@ def test_a_second_language_costs_no_encoder() -> None:
 def test_the_formulas_count_every_parameter(config: Seq2SeqConfig) -> None:
     sizes = Sizes(V if config.tied == "all" else V + 3, V, 2)
     model = Seq2Seq(config, *sizes)
-    assert seq2seq_cost(config, sizes, PairShape()).parameters == sum(p.numel() for p in model.parameters())
+    assert seq2seq_cost(config, sizes, Shape(source=1)).parameters == sum(p.numel() for p in model.parameters())
 
 
 @pytest.mark.parametrize("score", ["dot", "additive", "none"])
@@ -374,9 +375,9 @@ def test_a_recurrent_translator_costs_what_its_formulas_say(
     cell: str, layers: int, score: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The LSTM's kernel shows nothing of itself to PyTorch's counter; our reference implementation does."""
-    monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
+    show_products(monkeypatch)
     config = RecurrentSeq2SeqConfig(cell=cell, width=8, layers=layers, score=score, tied="target", dropout=0.0)  # type: ignore[arg-type]
-    sizes, shape = Sizes(V + 3, V, 1), PairShape(3, 5, 4)
+    sizes, shape = Sizes(V + 3, V, 1), Shape(3, 4, source=5)
     model = RecurrentSeq2Seq(config, *sizes)
     model.initialise(seeded_generator(0))
     cost = recurrent_seq2seq_cost(config, sizes, shape)
@@ -385,7 +386,7 @@ def test_a_recurrent_translator_costs_what_its_formulas_say(
     logits = model(source_BS, None, before_BT)[..., :V]
     assert counted(logits.sum().backward, grad=True) == cost.total("backward")
     assert cost.parameters == sum(p.numel() for p in model.parameters())
-    twice = recurrent_seq2seq_cost(config, sizes, PairShape(3, 5, 4, languages=2))
+    twice = recurrent_seq2seq_cost(config, sizes, Shape(3, 4, source=5, languages=2))
     once = {part.name: part.forward for part in cost.parts}
     for part in twice.parts:
         read_once = part.name in ("encoder, both directions", "first states", "attention, source")

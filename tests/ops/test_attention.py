@@ -38,7 +38,7 @@ from octavo.ops.attention import (
     scores,
 )
 from octavo.ops.attention.dispatch import choose, simplest
-from octavo.ops.attention.multi_head import Heads, concatenated, from_torch, layer_matrix, maps, summed
+from octavo.ops.attention.multi_head import Heads, concatenated, folded, from_torch, layer_matrix, maps, offset, summed
 from octavo.ops.tracing import trace
 
 B, H, K, V = 2, 4, 6, 5
@@ -300,19 +300,16 @@ def test_where_flex_cannot_be_compiled_attention_falls_back(monkeypatch: pytest.
 
 
 def test_scores_of_many_queries_are_those_of_one_at_a_time() -> None:
-    q, k, w, v = leaf(B, 3, 4, seed=1), leaf(B, 5, 4, seed=2), leaf(4, 4, seed=3), leaf(4, seed=4)
+    q, k, v = leaf(B, 3, 4, seed=1), leaf(B, 5, 4, seed=2), leaf(4, seed=4)
     for t in range(3):
-        torch.testing.assert_close(scores.dots(q, k)[:, t], scores.dot(q[:, t], k), **EXACT)
-        torch.testing.assert_close(scores.scaled_dots(q, k)[:, t], scores.scaled(q[:, t], k), **EXACT)
-        torch.testing.assert_close(scores.additives(q, k, v)[:, t], scores.additive(q[:, t], k, v), **EXACT)
-        torch.testing.assert_close(scores.bilinear(q, k, w)[:, t], scores.dot(q[:, t] @ w, k), **EXACT)
+        for score in (scores.dots, scores.scaled_dots, lambda q, k: scores.additives(q, k, v)):
+            torch.testing.assert_close(score(q, k)[:, t], score(q[:, t, None], k)[:, 0], **EXACT)
 
 
 def test_scores_by_hand() -> None:
     q, k = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, -1.0]])
     assert scores.dots(q, k).tolist() == [[11.0, -2.0]]
     torch.testing.assert_close(scores.scaled_dots(q, k), torch.tensor([[11.0, -2.0]]) / math.sqrt(2))
-    assert scores.bilinear(q, torch.tensor([[5.0]]), torch.tensor([[1.0], [10.0]])).tolist() == [[105.0]]
     expected = [[math.tanh(4) + 10 * math.tanh(6), math.tanh(1) + 10 * math.tanh(1)]]
     torch.testing.assert_close(scores.additives(q, k, torch.tensor([1.0, 10.0])), torch.tensor(expected))
 
@@ -360,16 +357,15 @@ def test_the_layer_is_one_matrix_of_kronecker_products(G: int, bias: bool) -> No
     w, x_BND = layer(G, bias), leaf(B, N, D, seed=20)
     a_BHNN, y_BND = maps(x_BND, w, CAUSAL), concatenated(x_BND, w, CAUSAL)
     for a_HNN, x_ND, y_ND in zip(a_BHNN, x_BND, y_BND, strict=True):
-        whole = layer_matrix(a_HNN, w)
-        assert whole.matrix.shape == (N * D, N * D)
-        torch.testing.assert_close((whole.matrix @ x_ND.flatten()).view(N, D) + whole.offset_ND, y_ND, **EXACT)
-        products = [torch.kron(*factors) for factors in zip(whole.maps_HNN, whole.folded_HDD, strict=True)]
-        torch.testing.assert_close(whole.matrix, torch.stack(products).sum(0), **EXACT)
+        matrix = layer_matrix(a_HNN, w)
+        assert matrix.shape == (N * D, N * D)
+        torch.testing.assert_close((matrix @ x_ND.flatten()).view(N, D) + offset(a_HNN, w), y_ND, **EXACT)
+        products = [torch.kron(*factors) for factors in zip(a_HNN, folded(w), strict=True)]
+        torch.testing.assert_close(matrix, torch.stack(products).sum(0), **EXACT)
 
 
 def test_a_folded_head_has_the_rank_of_its_values() -> None:
-    folded_HDD = layer_matrix(torch.eye(N, dtype=torch.float64).expand(H, N, N), layer()).folded_HDD
-    assert torch.linalg.matrix_rank(folded_HDD).tolist() == [D // H] * H
+    assert torch.linalg.matrix_rank(folded(layer())).tolist() == [D // H] * H
 
 
 def masks(kind: str) -> tuple[Pattern, Tensor | None, dict[str, Tensor]]:
@@ -418,19 +414,19 @@ def test_the_maps_are_those_that_pytorchs_module_returns() -> None:
     torch.testing.assert_close(maps(x_BND, from_torch(module.state_dict(), H), CAUSAL), theirs_BHNN, **EXACT)
 
 
-def test_a_foreign_module_and_heads_that_do_not_divide_are_refused() -> None:
-    module = nn.MultiheadAttention(D, H, kdim=3)
+def test_keys_of_another_width_are_refused() -> None:
     with pytest.raises(UserError, match="leave kdim out"):
-        from_torch(module.state_dict(), H)
+        from_torch(nn.MultiheadAttention(D, H, kdim=3).state_dict(), H)
+
+
+def test_heads_that_do_not_divide_are_refused() -> None:
     with pytest.raises(UserError, match="width=8, heads=3"):
         summed(leaf(B, N, D, seed=20), layer()._replace(heads=3))
 
 
 # On a GPU
 
-compiling = pytest.mark.filterwarnings(  # PyTorch's compiler warns of what PyTorch itself does
-    "ignore:`torch.jit.script:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning"
-)
+compiling = pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # of PyTorch's compiler
 
 
 @pytest.mark.gpu

@@ -13,6 +13,7 @@ from torch import Tensor
 from octavo.errors import UserError
 from octavo.ops import linear
 from octavo.ops.linear.feature_maps import HIGHEST, key_features, log_features, query_features
+from octavo.ops.linear.reference import full
 
 B, H, K, V = 2, 3, 5, 4
 LENGTHS = (1, 2, 63, 64, 65, 200)
@@ -118,13 +119,9 @@ def test_a_query_that_matches_nothing_gets_zeros_and_no_gradient(path: linear.Pa
 def test_an_encoder_looks_both_ways() -> None:
     q, k, v, _ = case(17)
     a = q @ k.mT
-    torch.testing.assert_close(linear.attend_linear_full(q, k, v), (a / a.sum(-1, keepdim=True)) @ v, **EXACT)
-    torch.testing.assert_close(
-        linear.linear_weights(q, k, causal=False) @ v, linear.attend_linear_full(q, k, v), **EXACT
-    )
-    torch.testing.assert_close(
-        linear.attend_linear_full(q[:, :, -1:], k, v), linear.attend_linear(q, k, v)[0][:, :, -1:], **EXACT
-    )
+    torch.testing.assert_close(full(q, k, v), (a / a.sum(-1, keepdim=True)) @ v, **EXACT)
+    torch.testing.assert_close(linear.linear_weights(q, k, causal=False) @ v, full(q, k, v), **EXACT)
+    torch.testing.assert_close(full(q[:, :, -1:], k, v), linear.attend_linear(q, k, v)[0][:, :, -1:], **EXACT)
 
 
 @pytest.mark.parametrize("path", PATHS)

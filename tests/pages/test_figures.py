@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from html_pages import HOSTILE, Page, elements
-from octavo.pages.figures.attention_maps import HeadMap, attention_maps
-from octavo.pages.figures.axis import Axis, number
-from octavo.pages.figures.bars import LABEL, NUMBER, Bar, bars, stacked_bars
-from octavo.pages.figures.lines import Series, lines
-from octavo.pages.figures.matrices import shaded_matrices
-from octavo.pages.figures.plot import DASHES, MARKS
+from octavo.pages.figures.charts import LABEL, NUMBER, Bar, Series, bars, lines, stacked_bars
+from octavo.pages.figures.plot import DASHES, MARKS, Axis, number
+from octavo.pages.figures.shaded_cells import (
+    HeadMap,
+    Thumbnail,
+    attention_maps,
+    image_symbol,
+    shaded_matrices,
+    thumbnails,
+)
 from octavo.pages.figures.svg import COLOURS, WIDTH
-from octavo.pages.figures.thumbnails import Thumbnail, image_symbol, thumbnails
 from octavo.pages.figures.token_rows import Strip, attention_rows, bar_strips, strips
 
 FONT_SIZE = 12  # of the text, in the figure's units

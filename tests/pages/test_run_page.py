@@ -14,6 +14,7 @@ import torch
 
 from html_pages import HOSTILE, Page, elements, sentences
 from octavo.cli import main
+from octavo.io.run_folder import read_record
 from octavo.models import GPT, spec_of
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import MixConfig
@@ -25,10 +26,10 @@ from octavo.pages.surprisal import annotated_text, level
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.language import TASK
-from octavo.tasks.language_page import annotate, loss_curve, opening, run_page, training_section
+from octavo.tasks.language_page import annotate, content_of, opening
 from octavo.tasks.mixture import MixtureConfig
-from octavo.tasks.run import Run, load, read_record
-from octavo.tasks.run_facts import stored, title_of, train_command
+from octavo.tasks.run import Run, load
+from octavo.tasks.run_page import loss_curve, render_run_page, stored, title_of, train_command, training_section
 from octavo.tasks.training_run import train_run
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text
@@ -151,7 +152,8 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     corpus.write_text(HOSTILE * 40, encoding="utf-8")
     run = api.train("ngram", corpus, order=5, out=tmp_path / "<i>run")
     held_out = HOSTILE.encode() * 3
-    one = run_page(run, "<i>run", held_out, HOSTILE, [f"octavo train {HOSTILE}"])
+    content = content_of(run, "<i>run", held_out, HOSTILE, Path(HOSTILE))
+    one = render_run_page(None, run, content, (), tmp_path)
     for page in (one, page_of(run)):
         parsed = Page(page)
         assert not {"script", "img", "b", "i"} & set(parsed.tags)

@@ -13,9 +13,9 @@ from html_pages import HOSTILE, Page, elements
 from octavo.pages.markup import element, text
 from octavo.pages.sections import (
     MAX_CONFUSION_CLASSES,
-    Column,
-    Row,
     Shaded,
+    TableColumn,
+    TableRow,
     bullets,
     confusion_matrix,
     details,
@@ -36,7 +36,8 @@ ROOT = Path(__file__).parents[2]
 EVERY_PART = [
     bullets([HOSTILE]), confusion_matrix([HOSTILE, "b"], [[3, 1], [0, 2]]), details(HOSTILE, HOSTILE),
     facts([(HOSTILE, HOSTILE)]), paragraph(HOSTILE, quiet=True), sample_cards([(HOSTILE, HOSTILE)], HOSTILE, 500),
-    score(HOSTILE, HOSTILE), table((Column(HOSTILE, True, HOSTILE), "b"), [(HOSTILE, Shaded(HOSTILE, 0.5, HOSTILE))]),
+    score(HOSTILE, HOSTILE),
+    table((TableColumn(HOSTILE, True, HOSTILE), "b"), [(HOSTILE, Shaded(HOSTILE, 0.5, HOSTILE))]),
     tabs("view", HOSTILE, [(HOSTILE, HOSTILE), ("other", "text")]), verbatim(HOSTILE), reproduce([HOSTILE]),
 ]  # fmt: skip
 
@@ -74,7 +75,9 @@ def test_a_section_without_content_is_left_out() -> None:
 
 
 def test_the_first_cell_can_name_a_row_and_the_last_can_take_the_rest() -> None:
-    html = table(("model", "bits", "seconds"), [("gru", "2.0", "9"), Row(("gpt", "failed"), "bad")], row_headers=True)
+    html = table(
+        ("model", "bits", "seconds"), [("gru", "2.0", "9"), TableRow(("gpt", "failed"), "bad")], row_headers=True
+    )
     assert [one.text for one in elements(html, "th") if one.get("scope") == "row"] == ["gru", "gpt"]
     assert [(one.text, one.get("colspan")) for one in elements(html, "td")] == [
         ("2.0", None), ("9", None), ("failed", "2"),

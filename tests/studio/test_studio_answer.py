@@ -15,8 +15,9 @@ from starlette.testclient import TestClient
 
 from octavo.cli import main
 from octavo.studio.routes.answer import FACTS_FOLDER
+from octavo.tasks.api import load
 from octavo.tasks.facts_file import open_file_of_facts
-from octavo.tasks.oracle import Oracle, load_oracle
+from octavo.tasks.facts_run import FactsRun, answering_run
 from octavo.text.question_tokens import mark_of, prompt_of
 from studio_place import client, make_runs, opened, served
 
@@ -34,8 +35,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def oracle(runs: Path) -> Oracle:
-    return load_oracle(runs / "facts")
+def oracle(runs: Path) -> FactsRun:
+    return answering_run(load(runs / "facts"))
 
 
 @pytest.fixture
@@ -50,13 +51,15 @@ def ask(asks: TestClient, **more: Any) -> Any:
 
 
 def test_only_runs_that_answer_questions_are_listed(runs: Path) -> None:
-    reply = client(runs).get("/api/oracles").json()
-    assert reply == [{"run": "facts", "corpus": "people", "before": "Where was ", "after": " born?"}]
+    asks = client(runs)
+    assert [row["run"] for row in asks.get("/api/runs").json() if "answer" in row["pages"]] == ["facts"]
+    reply = asks.get("/api/oracle", params={"run": "facts"}).json()
+    assert (reply["run"], reply["before"], reply["after"]) == ("facts", "Where was ", " born?")
 
 
-def test_scores_are_those_of_the_record(runs: Path, oracle: Oracle) -> None:
+def test_scores_are_those_of_the_record(runs: Path, oracle: FactsRun) -> None:
     reply = client(runs).get("/api/oracle", params={"run": "facts"}).json()["measured"]
-    result = oracle.run.record["result"]
+    result = oracle.record["result"]
     assert reply["curve"] == result["curve"]
     assert {name: one["ece"] for name, one in reply["groups"].items()} == {
         name: one["ece"] for name, one in result["groups"].items()
@@ -70,12 +73,11 @@ def test_a_foreign_record_is_reported_as_not_measured(own: Path) -> None:
     assert client(own).get("/api/oracle", params={"run": "facts"}).json()["measured"] is None
     path.write_text(json.dumps({**config, "facts": {"stage": "done", "frame": "x"}}))
     asks = client(own)
-    assert asks.get("/api/oracles").json() == []
     assert asks.get("/api/oracle", params={"run": "facts"}).status_code == 400
     assert ask(asks).status_code == 400
 
 
-def test_the_answer_is_the_models_with_its_confidence_and_what_else_a_beam_finds(runs: Path, oracle: Oracle) -> None:
+def test_the_answer_is_the_models_with_its_confidence_and_what_else_a_beam_finds(runs: Path, oracle: FactsRun) -> None:
     [said], [beam] = oracle.answer([ASKED]), oracle.answer([ASKED], 6)
     assert said.text == "Paris"
     for question in (ASKED, " Ada  Ash "):
@@ -87,9 +89,9 @@ def test_the_answer_is_the_models_with_its_confidence_and_what_else_a_beam_finds
         assert dict(reply["others"]).items() <= {text: pytest.approx(p) for text, p in every.items()}.items()
 
 
-def chance(oracle: Oracle, question: str, answer: str) -> float:
+def chance(oracle: FactsRun, question: str, answer: str) -> float:
     """p(answer) by reading it token by token, the mark at its end included."""
-    tokenizer, p = oracle.run.tokenizer, 1.0
+    tokenizer, p = oracle.tokenizer, 1.0
     said = [*tokenizer.encode(answer.encode()).tolist(), mark_of(tokenizer)]
     row = [oracle.model.begin, *prompt_of(tokenizer, question)]
     for token in said:
@@ -98,7 +100,7 @@ def chance(oracle: Oracle, question: str, answer: str) -> float:
     return p
 
 
-def test_what_a_word_did_is_how_far_the_log_odds_fall_without_it(runs: Path, oracle: Oracle) -> None:
+def test_what_a_word_did_is_how_far_the_log_odds_fall_without_it(runs: Path, oracle: FactsRun) -> None:
     reply = ask(client(runs)).json()
     words = ASKED.split()
     assert [word for word, _ in reply["words"]] == words
@@ -109,7 +111,7 @@ def test_what_a_word_did_is_how_far_the_log_odds_fall_without_it(runs: Path, ora
         assert did == pytest.approx(math.log(whole / (1 - whole)) - math.log(without / (1 - without)), abs=0.01)
 
 
-def test_below_the_threshold_it_abstains_and_nothing_is_written(runs: Path, oracle: Oracle) -> None:
+def test_below_the_threshold_it_abstains_and_nothing_is_written(runs: Path, oracle: FactsRun) -> None:
     reply = ask(client(runs), threshold=1.0).json()
     assert (reply["answer"], reply["source"], reply["stored"]) == (None, "nobody", False)
     assert reply["guess"] == oracle.answer([ASKED])[0].text
@@ -186,7 +188,7 @@ def page(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.mark.browser
-def test_asking_abstaining_and_keeping(page: Any, oracle: Oracle) -> None:
+def test_asking_abstaining_and_keeping(page: Any, oracle: FactsRun) -> None:
     [said] = oracle.answer([ASKED])
     page.goto(f"{page.address}/#/answer?threshold=0")
     page.get_by_label("A question, or a name").fill("Ada Ash")

@@ -15,9 +15,8 @@ from starlette.testclient import TestClient
 
 from octavo.datasets.labels import Labelled, labelled_in, read_labelled
 from octavo.errors import UserError
-from octavo.scoring.answers import at_threshold, coverage_curve
-from octavo.scoring.classification import classified
-from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.scoring.metrics import at_threshold, classified, coverage_curve
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.word_contributions import PIECE, explain
 from studio_place import client, make_runs, opened, served
 
@@ -42,7 +41,7 @@ def asks(runs: Path) -> TestClient:
 
 @pytest.fixture(scope="module")
 def made(runs: Path) -> Classifier:
-    return load_classifier(runs / "averaged")
+    return Classifier.load(runs / "averaged")
 
 
 def test_probabilities_are_the_classifiers_own(asks: TestClient, made: Classifier) -> None:
@@ -78,7 +77,7 @@ def test_a_long_text_is_explained_in_turns_and_each_word_by_leaving_it_out(made:
 
 
 def test_the_curve_is_saved_by_training_and_is_that_of_the_examples_held_out(asks: TestClient, runs: Path) -> None:
-    made = load_classifier(runs / "averaged")
+    made = Classifier.load(runs / "averaged")
     test = read_labelled(made.record["data"]["source"]).last_tenth()[1]
     p_NC = made.probabilities(test.texts)
     right_N = (p_NC.argmax(1) == torch.from_numpy(test.y_N)).tolist()

@@ -22,8 +22,8 @@ from octavo.exercises.framework.grading import grade_text
 from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.playground import PLAYGROUND
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
+from octavo.studio.routes.exercises import html_tree
 from octavo.studio.server.app import WEB
-from octavo.studio.server.html_tree import html_tree
 from studio_place import client, opened, served
 
 ONE, CLAIM = "softmax-range", "first-zero"

@@ -15,10 +15,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from octavo.cli import main
+from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
 from octavo.studio import ModelCache
-from octavo.studio.server.app import finite
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import COOKIE, MAX_BODY_BYTES, RequestGuard
 from octavo.studio.server.scheduler import Busy, ClientDisconnected, FairLock, RequestTimeout, Scheduler, Ticket
@@ -361,7 +361,7 @@ def test_an_error_in_a_stream_reaches_the_reader() -> None:
 
 
 def test_what_is_not_finite_is_null() -> None:
-    assert finite({"a": [1.0, float("nan"), (float("inf"), "x")], "b": None}) == {
+    assert plain_json({"a": [1.0, float("nan"), (float("inf"), "x")], "b": None}) == {
         "a": [1.0, None, [None, "x"]],
         "b": None,
     }

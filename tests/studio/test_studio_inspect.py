@@ -20,22 +20,27 @@ from starlette.testclient import TestClient
 from octavo.cli import main
 from octavo.datasets import sources
 from octavo.datasets.images import open_images
-from octavo.inspect.activations import layer_predictions
-from octavo.inspect.attention_bytes import attention_bytes
 from octavo.inspect.gradient_flow import gradient_flow, relative
-from octavo.inspect.inspection import tokens_of
+from octavo.inspect.inspection import attention_bytes, tokens_of
 from octavo.inspect.token_tables import backoff
-from octavo.inspect.views import token_rows
-from octavo.studio.server.byte_tables import SIGNED, WEIGHT, unpack_tables
+from octavo.inspect.views import layer_predictions, token_rows
+from octavo.studio.server.byte_tables import HEADER, MAGIC, SIGNED, WEIGHT
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks.image_attention import attend_to_image
-from octavo.tasks.image_run import load_images
+from octavo.tasks.images import ImageRun
 from octavo.tasks.run import load
 from studio_place import client, make_runs, opened, served
 
 TEXT = "The cat sat on the mat."
 NAMES = ("kn", "bag", "mixed", "bigram", "gru", "gpt", "looking", "reverse", "masked", "stripes2", "moods")
+
+
+def unpack_tables(data: bytes) -> tuple[int, Any]:
+    """The kind and the tables of a response, as the documented format has them."""
+    magic, kind, *shape = HEADER.unpack_from(data)
+    assert magic == MAGIC
+    return kind, np.frombuffer(data, np.uint8, offset=HEADER.size).reshape(shape)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +119,7 @@ def test_a_head_s_map_comes_as_bytes_with_its_header(asking: TestClient, runs: P
     assert len(small) == 4
     found = post_json(asking, "maps", run="gpt", text=TEXT)
     assert found["queries"] == list(wanted.queries)
-    assert [one["kind"] for one in found["statistics"]] == [one.kind for one in wanted.statistics]
+    assert [one["kind"] for one in found["statistics"]] == [one["kind"] for one in wanted.statistics]
 
 
 def test_the_alignment_comes_with_its_translation(asking: TestClient) -> None:
@@ -161,7 +166,7 @@ def test_masks_are_filled_in_as_the_encoder_does(asking: TestClient) -> None:
 
 
 def test_a_sent_picture_is_seen_as_the_lens_sees_it(asking: TestClient, runs: Path) -> None:
-    run, sent = load_images(runs / "stripes2"), picture()
+    run, sent = ImageRun.load(runs / "stripes2"), picture()
     found = post_json(asking, "image", run="stripes2", picture=sent)
     x_CHW = torch.from_numpy(np.array(Image.open(io.BytesIO(base64.b64decode(sent)))))[None]
     attention = attend_to_image(run, x_CHW)

@@ -15,7 +15,7 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.studio import notebook
 from octavo.studio.notebook import View
-from octavo.tasks.classifier import load_classifier
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.run import load
 from studio_place import FLAGS, make_runs
 
@@ -50,7 +50,7 @@ def views(runs: Path) -> dict[str, View]:
         "gru": notebook.inside(runs / "gru", HOSTILE[:30]),
         "gpt": notebook.inside(runs / "gpt", HOSTILE[:30]),
         "write": notebook.write(runs / "kn", HOSTILE, 30, temperature=0.5),
-        "explain": notebook.explain(load_classifier(runs / "moods"), HOSTILE),
+        "explain": notebook.explain(Classifier.load(runs / "moods"), HOSTILE),
         "answer": notebook.answer(runs / "facts", "Ada Ash", 0.2),
         "abstains": notebook.answer(runs / "facts", HOSTILE[:12], 1.0),
     }
@@ -99,7 +99,7 @@ def test_a_view_shows_the_same_scores_as_the_library(views: dict[str, View], run
     score = evaluate(load(runs / "kn"), HOSTILE)
     assert repr(views["read"]) == f"kn: {score.bits_per_byte:.3f} bits per byte"
     assert repr(views["two"]).startswith(repr(views["read"]) + "; gru: ")
-    made = load_classifier(runs / "moods")
+    made = Classifier.load(runs / "moods")
     assert repr(views["explain"]).startswith(made.predict([HOSTILE])[0])
     assert repr(views["answer"]).startswith("Paris, ")
     assert repr(views["abstains"]).startswith("It abstains: ")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from octavo.pages.figures.axis import Axis, number
+from octavo.pages.figures.plot import Axis, number
 from octavo.studio import ModelCache, Studio, make_app
 from octavo.studio.routes import ROUTES
 from octavo.studio.server.app import WEB

@@ -141,7 +141,7 @@ def test_a_token_that_cannot_come_costs_null(asked: TestClient, runs: Path, monk
 @pytest.mark.parametrize(("path", "value", "status", "part"), [
     ("read", {"run": "none", "text": "a"}, 404, "there is no run 'none'"),
     ("read", {"run": "../kn", "text": "a"}, 404, "there is no run"),
-    ("read", {"run": "moods", "text": "a"}, 400, "does not predict next tokens"),
+    ("read", {"run": "moods", "text": "a"}, 400, "does not predict the next token"),
     ("read", {"run": "kn", "text": "a" * 20_001}, 422, "text"),
     ("read", {"run": "kn", "text": "a", "candidates": 0}, 422, "candidates"),
     ("read", {"run": "kn", "text": "a", "more": 1}, 422, "more"),
@@ -239,6 +239,21 @@ def test_the_attention_of_a_transformer_follows_the_reading(page: Any, runs: Pat
     page.locator(".walk span").nth(9).click()
     page.locator(".about caption:text-is('most probable')").wait_for()
     expect(page.get_by_label("Attention of")).to_be_hidden()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("other", ["", "&other=words"])
+def test_on_a_phone_the_card_of_a_token_covers_nothing(page: Any, other: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    go(page, f"#/read?run=kn{other}&text={TEXT.replace(' ', '+') * 20}")
+    page.locator(".walk span").nth(60).click()
+    page.locator(".about table").first.wait_for()
+    page.locator(".about").evaluate("card => card.scrollIntoView({ block: 'end' })")
+    text, card = (page.locator(f".beside > {one}").bounding_box() for one in (":first-child", ".about"))
+    assert text["y"] >= 0
+    assert text["y"] + text["height"] <= card["y"]
+    assert card["y"] + card["height"] <= 845  # both are on one screen
+    page.set_viewport_size({"width": 1100, "height": 900})
 
 
 @pytest.mark.browser

@@ -27,6 +27,7 @@ from octavo.studio.server.training_forms import field_descriptions, form_of, for
 from octavo.studio.server.training_process import LOCK, LOG, TrainingManager
 from octavo.tasks.run import load
 from octavo.tasks.run_rows import figures_of, numbers_in, operations_of, settings_of
+from octavo.tasks.task import Task, find_task
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
 from studio_place import MADE, TEXT, client, make_runs, opened, served, write_texts
@@ -274,7 +275,7 @@ def test_forms_offer_the_settings_of_the_configs() -> None:
      ("gpt", {"out": "/tmp/x"}, "no setting 'out'"), ("ngram", {"estimator": "arpa"}, "one of kneser-ney"),
      ("gru", {"width": 1.5}, "whole number"), ("gru", {"vocab_size": 500}, "word and bpe"),
      ("gru", {"width": 1024, "layers": 12, "batch_size": 1024, "sequence_length": 2048}, "are available"),
-     ("vit", {}, "no model"),
+     ("vit", {}, "no text 'play.txt'"), ("mix", {}, "no model"), ("head", {}, "no model"),
      ("gru", {"tokenizer": "/etc/passwd"}, "one of byte")],
 )  # fmt: skip
 def test_settings_beyond_the_form_are_refused(place: Studio, model: str, settings: dict[str, Any], why: str) -> None:
@@ -352,6 +353,43 @@ def test_a_run_is_trained_stopped_and_resumed_one_at_a_time(place: Studio) -> No
     assert after[: len(steps)] == steps
     assert len(after) > len(steps)
     assert second.get("/api/training").json() is None  # the lock went with the process
+
+
+MOODS = "".join(f"{mood}\ta {word} day\n" for mood, word in (("good", "fine"), ("bad", "grim")) for _ in range(20))
+WORDS = "".join(f"{a}{b}\t{b}{a}\n" for a in "abcdefgh" for b in "abcdefgh")
+SMALL_TRANSFORMER = {"width": 16, "layers": 1, "heads": 2, "evaluations": 1}
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "settings"),
+    [("dan", MOODS, {"format": "tsv", "epochs": 1, "width": 8, "hidden": 8}),
+     ("linear-classifier", MOODS, {"bits": 8, "format": "tsv"}),
+     ("seq2seq", WORDS, {**SMALL_TRANSFORMER, "tokenizer": "char"}),
+     ("bert", PLAY, {**SMALL_TRANSFORMER, "vocab_size": 100})],
+)  # fmt: skip
+def test_models_of_every_task_that_takes_a_file_are_trained(
+    place: Studio, model: str, text: str, settings: dict[str, Any]
+) -> None:
+    name = place.training.texts.store("data.txt", text.encode()).name
+    training = place.training.start(model, name, "new", 2, settings)
+    assert training.ended.wait(100)
+    assert training.process is not None
+    assert training.process.returncode == 0, place.training.log_tail()
+    assert form_of(model).task == read_record(place.root / "new")["task"]
+
+
+@pytest.mark.parametrize(("model", "data"), [("vit", "digits"), ("facts", "people-160")])
+def test_named_data_of_a_task_can_be_chosen(
+    place: Studio, model: str, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr(Task, "named_data", lambda self: {"digits": ""} if self.data_kind == "images" else {})
+    monkeypatch.setattr(type(find_task("facts")), "named_data", lambda self: {"people-160": ""})
+    monkeypatch.setattr(place.training, "start_process", lambda run, words, seconds: begun.append(words))
+    place.training.start(model, data, "new", 5, {})
+    assert begun[0][:3] == ["train", model, data]
+    with pytest.raises(UserError, match="no text"):
+        place.training.start("gru", data, "new", 5, {})
 
 
 def test_a_mistake_in_training_is_reported_and_a_lock_whose_process_is_gone_is_no_lock(place: Studio) -> None:

@@ -109,7 +109,7 @@ def test_a_beam_tells_its_best_and_the_others_with_their_bits(asked: TestClient,
 
 @pytest.mark.parametrize(("path", "value", "status", "part"), [
     ("write", {"run": "none"}, 404, "there is no run 'none'"),
-    ("write", {"run": "moods"}, 400, "does not predict next tokens"),
+    ("write", {"run": "moods"}, 400, "does not predict the next token"),
     ("write", {"run": "kn", "max_tokens": 1001}, 422, "max_tokens"),
     ("write", {"run": "kn", "temperature": 0}, 422, "temperature"),
     ("write", {"run": "kn", "top_p": 0}, 422, "top_p"),

@@ -27,11 +27,12 @@ from octavo.errors import Stopped, UserError
 from octavo.models import MODELS, Bag
 from octavo.models.bag import BagConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
-from octavo.scoring.classification import best_temperature, classified
-from octavo.tasks.classification import TASK, cross_validate, fit_classifier, measure
-from octavo.tasks.classification_page import classify_page
-from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.scoring.metrics import best_temperature, classified
+from octavo.tasks.classification import TASK, ClassificationData, cross_validate, fit_classifier, measure
+from octavo.tasks.classification_page import page_content
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.run import Run
+from octavo.tasks.run_page import render_run_page
 from octavo.tasks.task import Recipe
 from octavo.tasks.text_batches import shares
 from octavo.tasks.text_vectors import LanguageBase
@@ -99,7 +100,7 @@ def test_every_classifier_learns_what_can_be_learnt_and_comes_back_as_it_was(nam
     made = trained[0]
     made.save(tmp_path / "run")
     base = Letters() if name == "head" else None
-    again = load_classifier(tmp_path / "run", base)
+    again = Classifier.load(tmp_path / "run", base=base)
     assert torch.equal(made.logits(other.texts), again.logits(other.texts))
     assert (again.classes, again.temperature) == (made.classes, made.temperature)
     assert again.predict([]) == []
@@ -110,7 +111,7 @@ def test_a_network_of_texts_with_no_break_spaces_comes_back(tmp_path: Path) -> N
     recipe = TASK.recipe("dan", {"width": 4, "epochs": 1}, device="cpu")
     made = fit_classifier(recipe, Labelled.of(["good\u00a0film", "bad\u2003film"] * 3, ["a", "b"] * 3))
     made.save(tmp_path / "run")
-    assert load_classifier(tmp_path / "run").reader.words == ["bad", "film", "good"]
+    assert Classifier.load(tmp_path / "run").reader.words == ["bad", "film", "good"]
 
 
 def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
@@ -133,7 +134,7 @@ def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
     with pytest.raises(UserError, match="with other settings"):
         train_classifier(RECIPES["dan with n-grams"], [str(data)], out=tmp_path / "parted")
     with pytest.raises(UserError, match="not finished; go on with: octavo resume"):
-        load_classifier(tmp_path / "parted")
+        Classifier.load(tmp_path / "parted")
     shutil.copytree(tmp_path / "parted", tmp_path / "resumed")
     parted = train_classifier(RECIPES["dan"], [str(data)], out=tmp_path / "parted")
     resumed: Any = octavo.resume(tmp_path / "resumed")
@@ -323,7 +324,8 @@ def test_the_page_shows_words_as_text_not_as_markup() -> None:
     made.record["result"] = measure(made, data).to_json()
     hostile = Labelled([f"<script>alert(1)</script> {data.texts[0]}"], 1 - data.y_N[:1], data.classes)
     made.record["data"] = {"source": ["<i>y"]}
-    page = classify_page(RECIPES["linear"], made, hostile, data, Path("<b>x"))
+    shown = page_content(made, ClassificationData(data, hostile), None, Path("<b>x"))
+    page = render_run_page(RECIPES["linear"], made, shown, (), Path("<b>x"))
     assert "<script" not in page
     assert not {"<b>x", "<i>y"} & set(re.findall(r"<[bi]>.", page))
     assert 'class="for' in page
@@ -334,7 +336,7 @@ def test_the_page_shows_words_as_text_not_as_markup() -> None:
     [
         ({"temperature": -1.0}, "temperature"),
         ({"classes": ["one"]}, "classes"),
-        ({"model": "gpt"}, "no classifier"),
+        ({"model": "gpt"}, "such a run has a model"),
         ({"sizes": {"rows": 10**12, "classes": 2}}, "shape|large"),
         ({"config": {"ngrams": 2, "bits": 13}}, "rows_F"),
         ({"task": "paint"}, "no task 'paint'"),
@@ -345,7 +347,7 @@ def test_a_forged_folder_is_refused(tmp_path: Path, change: dict[str, object], s
     record = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
     (tmp_path / "run" / "config.json").write_text(json.dumps(record | change), encoding="utf-8")
     with pytest.raises(UserError, match=says):
-        load_classifier(tmp_path / "run")
+        Classifier.load(tmp_path / "run")
 
 
 def test_the_command_line_trains_measures_predicts_and_explains(

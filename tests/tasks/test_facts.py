@@ -25,11 +25,11 @@ from octavo.decode.answers import answer_questions, log_probability
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
-from octavo.scoring.answers import answered, calibration_error, coverage_curve, reliability, threshold_for
+from octavo.scoring.metrics import answered, calibration_error, coverage_curve, reliability, threshold_for
 from octavo.tasks.answering import Rules, learn, pairs_in, replies_to
 from octavo.tasks.facts import TASK, AnswerLoss, CorruptedTexts, FactsConfig, Questions, fresh_model
 from octavo.tasks.facts_file import Facts, open_file_of_facts
-from octavo.tasks.oracle import Oracle, load_oracle, measure, oracle_of
+from octavo.tasks.facts_run import FactsRun, answering_run, measure
 from octavo.tasks.run import Run
 from octavo.tasks.span_corruption import SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
 from octavo.tasks.task import Recipe
@@ -238,19 +238,19 @@ def test_the_loss_is_the_mean_of_minus_log_p_of_the_answers() -> None:
 # ---------------------------------------------------------------------- answers and their confidence
 
 
-def random_model(seed: int = 0) -> tuple[GPT, Oracle]:
+def random_model(seed: int = 0) -> tuple[GPT, FactsRun]:
     known = people()
     model, tokenizer = fresh_model(known, TINY, seed)
     chance = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=chance)
     facts = {"frame": list(known.frame)}
-    return model, oracle_of(Run(model.eval(), tokenizer, {"facts": facts}))
+    return model, answering_run(FactsRun(model.eval(), tokenizer, {"facts": facts}))
 
 
 def test_confidence_is_the_product_of_the_tokens_probabilities() -> None:
     model, oracle = random_model()
-    tokenizer = oracle.run.tokenizer
+    tokenizer = oracle.tokenizer
     prompts = [[300, 301], [302, 303, 304, 305]]
     prompts = [[token % model.vocab for token in prompt] for prompt in prompts]
     logp_B = log_probability(model, prompts, [[5, 6, 7], [8]])
@@ -278,7 +278,7 @@ def test_a_wider_beam_never_finds_a_less_probable_answer_and_ranks_the_others() 
 def test_questions_that_leave_no_room_are_refused() -> None:
     model, oracle = random_model()
     with pytest.raises(UserError, match="leave room for its answer"):
-        answer_questions(model, oracle.run.tokenizer, ["a" * 120], context=96)
+        answer_questions(model, oracle.tokenizer, ["a" * 120], context=96)
     with pytest.raises(UserError, match="beam must be at least 1"):
         oracle.answer(["Where?"], beam=0)
 
@@ -418,7 +418,7 @@ def test_after_pretraining_a_name_is_followed_by_its_place() -> None:
     known = Knowledge("six", text, people().train, people().dev)
     model, tokenizer = fresh_model(known, replace(TINY, context=64), 0)
     recipe = facts_recipe(pretrain_epochs=400, pretrain_batch_size=12, pretrain_learning_rate=0.01, context=64)
-    loop = train_alone(TASK.stage(recipe, Run(model, tokenizer), known, CPU, 0), recipe, CPU)
+    loop = train_alone(TASK.stage(recipe, FactsRun(model, tokenizer), known, CPU, 0), recipe, CPU)
     assert loop.position.step == 200
     model = loop.trained_model().eval()
     choices = [tokenizer.encode(place.encode()).tolist() for place in PLACES]
@@ -471,7 +471,7 @@ def test_training_that_was_stopped_in_either_stage_ends_as_if_it_had_not_been(
             train_facts(source, recipe, tmp_path / "run")  # the same command resumes it
         monkeypatch.undo()
         with pytest.raises(UserError, match="not trained to its end"):
-            load_oracle(tmp_path / "run")
+            answering_run(octavo.load(tmp_path / "run"))
     resumed = octavo.resume(tmp_path / "run")
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(tensor, resumed.model.state_dict()[name])
@@ -480,14 +480,14 @@ def test_training_that_was_stopped_in_either_stage_ends_as_if_it_had_not_been(
 
 
 def test_stored_pairs_are_learnt_and_the_old_ones_kept(trained: Path, tmp_path: Path) -> None:
-    oracle = load_oracle(trained)
+    oracle = answering_run(octavo.load(trained))
     (never,) = [pair for pair in people(16).never if oracle.answer([pair.question])[0].text != "Lima"][:1]
     new = [Pair(never.question, "Lima")]
     result = learn(oracle, new, steps=60, out=tmp_path / "learnt", quiet=True)
     assert (result["before"]["new"], result["after"]["new"]) == (0.0, 1.0)
-    again = load_oracle(tmp_path / "learnt")
+    again = answering_run(octavo.load(tmp_path / "learnt"))
     assert again.answer([never.question])[0].text == "Lima"
-    kept = measure(again, open_knowledge(again.run.record["corpus"]["source"][0]), True)
+    kept = measure(again, open_knowledge(again.record["corpus"]["source"][0]), True)
     assert kept["groups"][FINETUNED]["exact_match"] >= 0.75
 
 
@@ -534,9 +534,9 @@ def test_a_mistake_is_reported_in_one_line(
 def test_a_run_that_was_not_taught_facts_does_not_answer(tmp_path: Path) -> None:
     model, oracle = random_model()
     with pytest.raises(UserError, match="was not trained to answer questions"):
-        oracle_of(Run(model, oracle.run.tokenizer, {}))
+        answering_run(Run(model, oracle.tokenizer, {}))
     with pytest.raises(UserError, match=r"facts\.frame must be two strings"):
-        oracle_of(Run(model, oracle.run.tokenizer, {"facts": {"frame": [1]}}))
+        answering_run(FactsRun(model, oracle.tokenizer, {"facts": {"frame": [1]}}))
 
 
 def test_bad_settings_are_refused_before_anything_is_read() -> None:
@@ -545,3 +545,14 @@ def test_bad_settings_are_refused_before_anything_is_read() -> None:
             TASK.recipe("facts", {name: value})
     with pytest.raises(UserError, match="learning_rate must be"):
         FactsConfig(pretrain_learning_rate=0.0)
+
+
+def test_the_doctor_examines_a_facts_run_by_the_history_of_its_stages(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["doctor", str(trained), "--json"]) == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert not {"baselines", "softmax", "context"} & set(found)  # these are of language models
+    vocab = octavo.load(trained).tokenizer.vocab
+    assert f"{math.log(vocab):.2f}" in found["start"]["expected"]

@@ -20,7 +20,7 @@ import octavo
 from flop_counter import flop_counter
 from image_files import idx_folder, stripes, write_idx
 from octavo.core import seeded_generator
-from octavo.cost import cost_of_config
+from octavo.cost import Shape, cost_of_config
 from octavo.datasets import images as data
 from octavo.datasets.images import Images, held_out, open_images, shifted
 from octavo.errors import Stopped, UserError
@@ -32,8 +32,7 @@ from octavo.ops.patches import cut, embed, rotary_2d, sinusoids_2d
 from octavo.ops.positions import rotate
 from octavo.tasks import images as task
 from octavo.tasks.image_attention import attend_to_image, rollout
-from octavo.tasks.image_run import ImageRun, Scaling, evaluate_run, load_images
-from octavo.tasks.images import TASK, ImageBatches, classify
+from octavo.tasks.images import TASK, ImageBatches, ImageRun, Scaling, classify, evaluate_run
 from octavo.tasks.images_page import lens_page
 from octavo.tasks.run import load as load_run
 from octavo.tasks.task import Recipe
@@ -269,7 +268,7 @@ def test_the_cost_by_formula_is_what_pytorch_counts(
         logits = model.eval()(torch.randn(2, 1, side, side, generator=seeded_generator(0)))
     with flop_counter() as back:
         logits.sum().backward()
-    cost = cost_of_config("davit" if kind is DaVit else "vit", made, model.sizes, 2)
+    cost = cost_of_config("davit" if kind is DaVit else "vit", made, model.sizes, Shape(2))
     assert cost.parameters == sum(p.numel() for p in model.parameters())
     assert cost.total("forward") == counted.get_total_flops()
     assert cost.total("backward") == back.get_total_flops()
@@ -279,7 +278,7 @@ def test_the_cost_by_formula_is_what_pytorch_counts(
 def test_what_is_needed_grows_with_the_patches_as_the_pattern_says() -> None:
     def needed(pattern: Any, side: int) -> int:
         sizes = {"height": side, "width": side, "channels": 1, "classes": 2}
-        cost = cost_of_config("vit", VitConfig(attention=pattern, patch=1), sizes, 1)
+        cost = cost_of_config("vit", VitConfig(attention=pattern, patch=1), sizes, Shape(1))
         return next(part.needed for part in cost.parts if part.name == "attention")
 
     growth = {pattern: needed(pattern, 32) / needed(pattern, 16) for pattern in PATTERNS}  # four times the patches
@@ -442,8 +441,8 @@ def test_a_model_learns_to_tell_bars_apart(name: str, pictures: Path) -> None:
 
 def test_a_saved_run_answers_as_before_and_language_models_refuse_it(pictures: Path, tmp_path: Path) -> None:
     run = train_images(recipe("davit"), pictures, tmp_path / "run")
-    again = load_images(tmp_path / "run")
-    assert (again.name, again.labels, again.pixels) == ("davit", run.labels, run.pixels)
+    again = ImageRun.load(tmp_path / "run")
+    assert (again.model_name, again.labels, again.pixels) == ("davit", run.labels, run.pixels)
     x_NCHW = open_images(pictures).test_NCHW
     assert torch.equal(again.classify(x_NCHW), run.classify(x_NCHW))
     with pytest.raises(UserError, match="classify images"):
@@ -451,7 +450,7 @@ def test_a_saved_run_answers_as_before_and_language_models_refuse_it(pictures: P
 
 
 def weights_of(path: Path) -> dict[str, Tensor]:
-    return dict(load_images(path).model.state_dict())
+    return dict(ImageRun.load(path).model.state_dict())
 
 
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
@@ -501,7 +500,7 @@ def test_a_forged_run_is_refused(pictures: Path, tmp_path: Path, key: str, value
     config = tmp_path / "run" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {key: value}))
     with pytest.raises(UserError):
-        load_images(tmp_path / "run")
+        ImageRun.load(tmp_path / "run")
 
 
 def untrained(pictures: Path, **settings: Any) -> Any:

@@ -18,22 +18,9 @@ import torch
 
 import octavo
 from octavo.errors import UserError
+from octavo.io.run_folder import BOARD, CONFIG, OURS, REPORT, SAMPLES, STATE, TENSORS, TOKENIZER, check_out, find_runs
 from octavo.scoring import range_coder as coder
-from octavo.tasks.run import (
-    BOARD,
-    CONFIG,
-    OURS,
-    REPORT,
-    SAMPLES,
-    STATE,
-    TENSORS,
-    TOKENIZER,
-    Run,
-    check_out,
-    find_runs,
-    load,
-    save,
-)
+from octavo.tasks.run import Run, load
 
 TEXT = "she sells sea shells by the sea shore; the shells she sells are sea shells, I'm sure.\n" * 20
 
@@ -66,7 +53,7 @@ def copied(runs: Path, tmp_path: Path, name: str = "kn3") -> Path:
 @pytest.mark.parametrize("name", ALL)
 def test_a_loaded_run_answers_to_the_last_bit_as_the_trained_one(runs: Path, tmp_path: Path, name: str) -> None:
     first = load(runs / name)
-    again = save(load(runs / name), tmp_path / "again")
+    again = load(runs / name).save(tmp_path / "again")
     loaded = load(tmp_path / "again")
     for text in ("sea shells", "Zürich\r\n", ""):
         assert octavo.evaluate(first, text).bits == octavo.evaluate(loaded, text).bits
@@ -130,7 +117,7 @@ def test_a_run_whose_names_are_not_utf8_is_saved_and_loaded(tmp_path: Path) -> N
 
 def test_a_run_replaces_a_run(runs: Path, tmp_path: Path) -> None:
     place = copied(runs, tmp_path)
-    save(load(runs / "bag"), place)
+    load(runs / "bag").save(place)
     assert load(place).identity == load(runs / "bag").identity
     assert not (place / REPORT).exists()
 
@@ -156,7 +143,7 @@ def make_damaged_run(place: Path) -> None:
 
 
 def make_run_with_something_in_it(place: Path) -> None:
-    save(Run(octavo.models.Bag(octavo.models.bag.BagConfig(), 257), octavo.text.Byte()), place)  # type: ignore[attr-defined]
+    Run(octavo.models.Bag(octavo.models.bag.BagConfig(), 257), octavo.text.Byte()).save(place)  # type: ignore[attr-defined]
     (place / "my notes.txt").write_text("mine")
 
 
@@ -176,7 +163,7 @@ def test_what_is_not_a_run_is_refused_and_left_as_it_is(
     make(tmp_path / "place")
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     with pytest.raises(UserError, match=message):
-        save(load(runs / "bag"), tmp_path / "place")
+        load(runs / "bag").save(tmp_path / "place")
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
     assert os.listdir(tmp_path) == ["place"]
 
@@ -195,7 +182,7 @@ def test_an_empty_or_new_folder_will_do(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "new" / "deep" / "run"):
         check_out(place)
-        save(load(runs / "bag"), place)
+        load(runs / "bag").save(place)
         assert load(place).path == place
 
 
@@ -203,9 +190,9 @@ def test_an_empty_or_new_folder_will_do(runs: Path, tmp_path: Path) -> None:
 
 KILLED_AT_EVERY_MOMENT = """
 import os, signal, sys
-from octavo.tasks.run import load, save
+from octavo.tasks.run import load
 first, second, place = load(sys.argv[1]), load(sys.argv[2]), sys.argv[3]
-save(first, place)
+first.save(place)
 moment, seen = 0, set()
 while True:
     moment += 1
@@ -219,7 +206,7 @@ while True:
                 if not left:
                     os.kill(os.getpid(), signal.SIGKILL)
         sys.addaudithook(count)
-        save(second, place)
+        second.save(place)
         os._exit(0)
     status = os.waitpid(child, 0)[1]
     found = load(place).identity
@@ -229,7 +216,7 @@ while True:
     assert all(name.startswith(".") and name.endswith(".part") for name in others), (moment, others)
     if status == 0:
         break
-    save(first, place)
+    first.save(place)
 assert len(seen) == 2
 print(moment)
 """

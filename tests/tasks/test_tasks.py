@@ -11,14 +11,13 @@ import pytest
 import octavo
 from image_files import idx_folder
 from octavo.cli import main
-from octavo.cost import cost_of_config
+from octavo.cost import Shape, cost_of_config
 from octavo.datasets.labels import Labelled
 from octavo.errors import UserError
-from octavo.models.cost.seq2seq import PairShape, seq2seq_cost
 from octavo.models.encoder_decoder import Sizes
-from octavo.tasks.classifier import load_classifier
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.encoder import Encoder
-from octavo.tasks.image_run import ImageRun
+from octavo.tasks.images import ImageRun
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
 from octavo.tasks.translator import Translator
@@ -136,10 +135,13 @@ def test_eval_and_inspect_serve_a_text_classifier(folder: Path, capsys: pytest.C
     assert "good" in capsys.readouterr().out
     page = (folder / "why.html").read_text(encoding="utf-8")
     assert f"octavo classify explain {run} --text &#39;a fine film&#39;" in page
-    assert load_classifier(run).predict(["a fine film"]) == ["good"]
+    assert Classifier.load(run).predict(["a fine film"]) == ["good"]
 
 
 # ---------------------------------------------------------------------- what they cost
+
+
+HELD = ("weights", "gradients", "optimizer")
 
 
 def cost(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def cost(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
 def test_cost_counts_models_for_images_and_translation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen: Any = octavo.load(folder / "runs" / "vit")
     found = cost(capsys, str(folder / "runs" / "vit"), "--batch", "4")
-    counted = cost_of_config("vit", seen.model.config, seen.model.sizes, 4)
+    counted = cost_of_config("vit", seen.model.config, seen.model.sizes, Shape(4))
     assert found["parameters"] == sum(p.numel() for p in seen.model.parameters())
     assert found["flops_per_image"]["training"] == counted.training_flops / 4
     side = seen.model.sizes["height"]
@@ -159,7 +161,7 @@ def test_cost_counts_models_for_images_and_translation(folder: Path, capsys: pyt
     assert cost(capsys, "vit", *flags)["parameters"] == found["parameters"]
     run: Any = octavo.load(folder / "runs" / "seq2seq")
     found = cost(capsys, str(folder / "runs" / "seq2seq"), "--source", "5", "--target", "7", "--batch", "2")
-    pairs = seq2seq_cost(run.model.config, Sizes(*run.model.sizes), PairShape(2, 5, 7))
+    pairs = cost_of_config("seq2seq", run.model.config, Sizes(*run.model.sizes), Shape(2, 7, source=5))
     assert found["flops_per_source"]["forward"] == pairs.total("forward") / 2
     vocab = str(run.model.sizes.target_vocab)
     small = ("--width", "16", "--layers", "1", "--heads", "2", "--vocab", vocab)
@@ -178,7 +180,11 @@ def test_cost_prints_a_table_whose_parts_sum_to_the_whole(capsys: pytest.Capture
     unit = "image" if "vit" in name else "source"
     per_one, batch = found[f"flops_per_{unit}"], found["batch"]
     assert sum(part["forward"] for part in found["parts"]) / batch == per_one["forward"]
-    assert found["at_best"][0]["at_most"] == pytest.approx(989e12 / per_one["training"])
+    (gpu,) = found["predictions"]
+    by_products, by_memory = 989e12 / per_one["training"], 3350e9 / gpu[f"bytes_per_{unit}"]
+    assert gpu[f"{unit}s_per_second_at_best"] == pytest.approx(min(by_products, by_memory))
+    assert gpu[f"predicted_{unit}s_per_second"] == pytest.approx(0.4 * min(by_products, by_memory))
+    assert gpu["held"] == found["memory"]["total"] == sum(found["memory"][what] for what in HELD)
     if unit == "source":
         two = cost(capsys, name, "--languages", "2")[f"flops_per_{unit}"]["forward"]
         assert 1 < two / per_one["forward"] < 2  # the encoder's work is done once

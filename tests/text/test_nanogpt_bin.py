@@ -27,11 +27,11 @@ from octavo.text import (
     save_tokenizer,
     tokenize,
 )
-from octavo.text import nanogpt_bin as tokens_module
 from octavo.text import reading as read_module
+from octavo.text import token_store as tokens_module
 from octavo.text.chunks import Chunk
 from octavo.text.loading import Split
-from octavo.text.nanogpt_bin import read_bin, write_bin
+from octavo.text.token_store import read_bin, write_bin
 
 SAMPLE = "The cat sat on the mat.\nDie Größe — 日本語, 10,000 cats 🙂!\n".encode() * 40
 

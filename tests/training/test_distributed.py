@@ -17,7 +17,7 @@ import torch
 
 import octavo
 from octavo.errors import UserError
-from octavo.tasks.run import CONFIG, METRICS, STATE, TENSORS, read_record
+from octavo.io.run_folder import CONFIG, METRICS, STATE, TENSORS, read_record
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.distributed import Team
 from two_processes import GPT, SETTINGS, cut_off

@@ -23,8 +23,8 @@ import torch
 import octavo
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
+from octavo.io.run_folder import CONFIG, STATE
 from octavo.tasks import language
-from octavo.tasks.run import CONFIG, STATE
 from octavo.training import checkpoint, precision
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
@@ -191,7 +191,7 @@ def test_a_run_that_is_killed_before_its_folder_is_finished_is_finished_by_resum
     ):
         run = tmp_path / f"run{len(settings)}"
         with monkeypatch.context() as patch:
-            patch.setattr(language.LanguageTask, "finish", dies)
+            patch.setattr(language.LanguageTask, "complete", dies)
             with pytest.raises(KilledError):
                 train("gru", text, run, **settings)
         octavo.resume(run, measure=False)
@@ -495,9 +495,9 @@ def test_interrupted_while_measuring_it_says_how_to_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(language.LanguageTask, "finish", interrupted)
+        patch.setattr(language.LanguageTask, "measure", interrupted)
         with pytest.raises(Stopped, match="stopped while measuring; go on with: octavo resume"):
-            train("gru", text, tmp_path / "run")
+            train("gru", text, tmp_path / "run", measure=True)
     assert not octavo.resume(tmp_path / "run", measure=False).unfinished
 
 

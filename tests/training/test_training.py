@@ -29,16 +29,14 @@ from octavo.tasks.task import find_task
 from octavo.text.validation_chunks import hold_out
 from octavo.training.checkpoint import Checkpoint
 from octavo.training.distributed import Team
+from octavo.training.language_stage import HELD_OUT, NextToken, Streams, TrainingText, language_stage
 from octavo.training.loop import BAD_STEPS, Loop
 from octavo.training.loop_config import LoopConfig
-from octavo.training.loss import HELD_OUT, NextToken, TrainingText, language_stage
 from octavo.training.metrics_log import Log, read_rows, worth_logging
-from octavo.training.muon import StackedMuon
-from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm, parameter_groups
+from octavo.training.optimizer import OptimizerConfig, Optimizers, StackedMuon, gradient_norm, parameter_groups
 from octavo.training.precision import Recorded
 from octavo.training.schedule import Budget, learning_rate_factor
 from octavo.training.signals import Stopping
-from octavo.training.streams import Streams
 
 VOCAB, BEGIN = 12, 11
 CPU = torch.device("cpu")
@@ -123,9 +121,9 @@ def test_other_budgets_are_refused_with_an_example(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"batch_size": -1}, "batch_size must not be negative"),
+    [({"batch_size": -1}, "batch_size must be at least 0"),
      ({"batch_size": 6, "accumulate": 4}, "accumulate must divide the batch"),
-     ({"patience": -1}, "must not be negative"), ({"checkpoint_seconds": float("nan")}, "must not be negative")],
+     ({"patience": -1}, "patience must be at least 0"), ({"checkpoint_seconds": float("nan")}, "must be at least 0")],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -429,7 +427,7 @@ def test_a_compiled_step_learns_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     plain, compiled = made_loop(budget="4steps"), made_loop(budget="4steps", compile="on")
     for loop in (plain, compiled):
         loop.run(Stopping())
-    assert compiled.objective.quick.fast is not None
+    assert compiled.objective.forward.fast is not None
     assert losses(compiled) == pytest.approx(losses(plain), rel=1e-5)
 
 

@@ -9,33 +9,35 @@ import traceback
 from collections.abc import Sequence
 
 from octavo import __version__
-from octavo.errors import Stopped, UserError
+from octavo.errors import Stopped, UserError, did_you_mean
 
-VERBS: dict[str, str] = {
-    "data": "list, download and show the named datasets; write token files",
-    "compare": "train every model on a text, and rank them by bits per byte and cost",
-    "train": "train a model",
-    "resume": "resume training that was stopped, or continue with a larger budget",
-    "eval": "evaluate a model: bits per byte, perplexity and the most surprising passages",
-    "generate": "generate text",
-    "translate": "translate texts with an encoder-decoder model",
-    "compress": "compress a file with a model",
-    "decompress": "restore a compressed file",
-    "inspect": "look inside a model, token by token: surprisal, gates, attention, gradient flow",
-    "classify": "classify texts: train, evaluate, and explain the mistakes",
-    "cost": "parameters, FLOPs and memory of a model before it is trained; plan a budget",
-    "answer": "answer questions with a confidence; train on new facts",
-    "fill": "fill in masked words with a BERT, or score how well each word is predicted",
-    "embed": "sentences as vectors, and the nearest ones",
-    "doctor": "diagnose a training run: is the loss normal, what is wrong, what to try",
-    "list": "list the runs in a folder",
-    "export": "export a model to ARPA or Hugging Face",
-    "import": "import a model from ARPA, GGUF or Hugging Face",
-    "vectors": "train word vectors (GloVe), and query them",
-    "scale": "scaling laws: the loss as the text grows, and where a model overtakes an n-gram",
-    "domains": "compare models on two domains, and see which words cost more",
-    "studio": "open the models of a folder in the browser",
-    "exercises": "textbook exercises with checked answers; grade students' answers",
+# What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
+# a module with ACTIONS, one of which the first word names. It is imported when its verb is called.
+VERBS: dict[str, tuple[str, str]] = {
+    "data": ("data", "list, download and show the named datasets; write token files"),
+    "compare": ("compare.compare", "train every model on a text, and rank them by bits per byte and cost"),
+    "train": ("train.run_train", "train a model"),
+    "resume": ("train.resume", "resume training that was stopped, or continue with a larger budget"),
+    "eval": ("eval.eval_", "evaluate a model: bits per byte, perplexity and the most surprising passages"),
+    "generate": ("generate.generate", "generate text"),
+    "translate": ("translate.translate", "translate texts with an encoder-decoder model"),
+    "compress": ("eval.compress", "compress a file with a model"),
+    "decompress": ("eval.decompress", "restore a compressed file"),
+    "inspect": ("inspect.inspect", "look inside a model, token by token: surprisal, gates, attention, gradient flow"),
+    "classify": ("classify.run_classify", "classify texts: train, evaluate, and explain the mistakes"),
+    "cost": ("cost.run_cost", "parameters, FLOPs and memory of a model before it is trained; plan a budget"),
+    "answer": ("answer.answer", "answer questions with a confidence; train on new facts"),
+    "fill": ("masked.fill", "fill in masked words with a BERT, or score how well each word is predicted"),
+    "embed": ("masked.embed", "sentences as vectors, and the nearest ones"),
+    "doctor": ("doctor.doctor", "diagnose a training run: is the loss normal, what is wrong, what to try"),
+    "list": ("runs.list_", "list the runs in a folder"),
+    "export": ("exchange.export", "export a model to ARPA or Hugging Face"),
+    "import": ("exchange.import_", "import a model from ARPA, GGUF or Hugging Face"),
+    "vectors": ("vectors.run_vectors", "train word vectors (GloVe), and query them"),
+    "scale": ("scale.run_scale", "scaling laws: the loss as the text grows, and where a model overtakes an n-gram"),
+    "domains": ("domains.domains", "compare models on two domains, and see which words cost more"),
+    "studio": ("studio.studio", "open the models of a folder in the browser"),
+    "exercises": ("exercises", "textbook exercises with checked answers; grade students' answers"),
 }
 
 USAGE = """octavo: every sequence model in the book, on one scale
@@ -102,23 +104,13 @@ def _discard_output() -> None:
 
 def _run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(USAGE.format(verbs="\n".join(f"  {verb:<12}{what}" for verb, what in VERBS.items())), end="")
+        print(USAGE.format(verbs="\n".join(f"  {verb:<12}{what}" for verb, (_, what) in VERBS.items())), end="")
         return 0
     if argv[0] in ("-V", "--version"):
         print(f"octavo {__version__}")
         return 0
     if argv[0] not in VERBS:
-        import difflib
-
-        near = difflib.get_close_matches(argv[0], VERBS, 1)
-        raise UserError(
-            f"there is no verb {argv[0]!r}; " + (f"did you mean {near[0]}?" if near else "see octavo --help")
-        )
-    if argv[0] == "data":
-        from octavo.cli.data import run_data
-
-        run_data(argv[1:])
-        return 0
+        raise UserError(f"there is no verb {argv[0]!r}; {did_you_mean(argv[0], VERBS, 'see octavo --help')}")
     from octavo.cli.verbs import run_verb
 
     run_verb(argv[0], argv[1:])

@@ -11,35 +11,22 @@ from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import note, print_json, print_table
-from octavo.datasets.questions import Frame, read_questions
+from octavo.datasets.questions import read_questions
 from octavo.errors import UserError
-from octavo.scoring.answers import answered, exact_match
+from octavo.scoring.metrics import answered, exact_match
 from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
 from octavo.tasks.answering import learn as learn_pairs
 from octavo.tasks.facts_file import Facts, open_file_of_facts
-from octavo.tasks.oracle import Oracle, load_oracle
-from octavo.tasks.run import Run
+from octavo.tasks.facts_run import FactsRun, answering_run
+from octavo.tasks.run import load
 from octavo.tasks.task import pick_device
 
 Question = Annotated[Positional[str], arg(metavar="QUESTION")]
 
 
-def report(run: Run, json: bool) -> None:
-    """How it was trained and what it answers."""
-    result = run.record.get("result", {})
-    if json:
-        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **result})
-        return
-    if result:
-        _print_result(run)
-    example = Frame(*run.record["facts"]["frame"]).question("Ada Lovelace")
-    print(f"the run is in {run.path}, with {Path(str(run.path), 'report.html')}; next:")
-    print(f'  octavo answer {run.path} "{example}" --facts facts.db')
-
-
-def _print_result(run: Run) -> None:
-    result, common = run.record["result"], run.record["result"]["commonest"]
-    print(f"{run.summary()}: trained in {run.record['train_seconds']:.1f} s")
+def print_result(result: dict[str, Any]) -> None:
+    """How many new questions are answered exactly, and how far the confidence can be believed."""
+    common = result["commonest"]
     print(
         f"{result['exact_match']:.1%} of {result['questions']:,} new questions answered exactly "
         f"(± {result['standard_error']:.1%}); always {common['answer']!r}: {common['exact_match']:.1%}"
@@ -90,14 +77,14 @@ def answer(
     """
     if sum([bool(question), file is not None, learn]) != 1:
         raise UserError("give one thing to do: a question, --file with questions, or --learn with --facts")
-    oracle = load_oracle(run)
+    oracle = answering_run(load(run))
     stored = open_file_of_facts(facts, table, columns) if facts is not None else None
     if learn:
         _learn(oracle, stored, run, steps, device, json)
         return
     rules = Rules(threshold, stored, _asked if ask and sys.stdin.isatty() and not json else None, beam)
     if file is not None:
-        oracle.to(pick_device(device))
+        oracle.model.to(pick_device(device))
         _answer_file(oracle, rules, Path(file), json)
         return
     (reply,) = replies_to(oracle, [question], rules)
@@ -123,11 +110,10 @@ def _print_reply(reply: Reply, facts: Facts | None, threshold: float) -> None:
                   + (f"; {where} does not have it" if where else ""),
     }  # fmt: skip
     note(sources[reply.source])
-    for text, confidence in reply.others:
-        note(f"  or {text!r}: {confidence:.1%}")
+    note(*(f"  or {text!r}: {confidence:.1%}" for text, confidence in reply.others))
 
 
-def _answer_file(oracle: Oracle, rules: Rules, path: Path, json: bool) -> None:
+def _answer_file(oracle: FactsRun, rules: Rules, path: Path, json: bool) -> None:
     """One line a question; where right answers are given, how many the model knew."""
     asked = read_questions(path)
     if not asked:
@@ -150,7 +136,7 @@ def _answer_file(oracle: Oracle, rules: Rules, path: Path, json: bool) -> None:
              f"the model alone, without a threshold: {scores['exact_match']:.1%}")  # fmt: skip
 
 
-def _learn(oracle: Oracle, facts: Facts | None, run: str, steps: int, device: str, json: bool) -> None:
+def _learn(oracle: FactsRun, facts: Facts | None, run: str, steps: int, device: str, json: bool) -> None:
     if facts is None:
         raise UserError("there is nothing to learn from: name the file of stored pairs with --facts")
     pairs = pairs_in(oracle, facts)

@@ -5,22 +5,25 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath, run_command
-from octavo.cli.output import note, print_json, print_table, write_page
+from octavo.cli.flags import InFile, run_action, run_command
+from octavo.cli.output import Output, note, print_json, print_table, write_page
 from octavo.cli.train import train_command
-from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
+from octavo.datasets.labels import Labelled, LabelledConfig, read_texts
 from octavo.errors import UserError
-from octavo.tasks.classification import TASK, examples_of, measure
+from octavo.tasks.classification import TASK, held_out_examples
 from octavo.tasks.classification_page import excerpt, explain_page
-from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
-from octavo.tasks.run_facts import flags_of
+from octavo.tasks.classifier import Classifier
+from octavo.tasks.run_page import flags_of
+from octavo.tasks.trained_run import models_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
+ClassifierPath = Annotated[Positional[str], arg(metavar="RUN", help="A classifier's folder.")]
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
 MODELS = {
     "linear": "a weight for every word and pair of words: trained in a second, hard to beat",
@@ -46,43 +49,20 @@ example: octavo classify train dan sentence-polarity --vectors glove-6b-50d --ou
 
 def run_classify(argv: list[str]) -> None:
     """The action comes first, and in training the model: its config decides the other flags."""
-    if not argv or argv[0] in ("-h", "--help"):
-        _usage()
+    usage = USAGE + "".join(f"  {name:<8}{about}\n" for name, about in MODELS.items()) + EXAMPLES
+    if argv[:1] != ["train"]:
+        run_action("classify", usage, ACTIONS, argv)
         return
-    action, *rest = argv
-    if action == "train":
-        if not rest or rest[0] in ("-h", "--help"):
-            _usage()
-            return
-        if rest[0] not in MODELS:
-            raise UserError(f"there is no classifier {rest[0]!r}; classifiers are {', '.join(CLASSIFIERS)}")
-        run_command(train_command(TASK, rest[0]), f"octavo classify train {rest[0]}", rest[1:])
+    if len(argv) == 1 or argv[1] in ("-h", "--help"):
+        print(usage, end="")
         return
-    if action not in ACTIONS:
-        raise UserError(f"there is no action {action!r}; actions are train, {', '.join(ACTIONS)}")
-    run_command(ACTIONS[action], f"octavo classify {action}", rest)
+    if argv[1] not in MODELS:
+        raise UserError(f"there is no classifier {argv[1]!r}; classifiers are {', '.join(models_of(TASK.name))}")
+    run_command(train_command(TASK, argv[1]), f"octavo classify train {argv[1]}", argv[2:])
 
 
-def _usage() -> None:
-    print(USAGE + "".join(f"  {name:<8}{about}\n" for name, about in MODELS.items()) + EXAMPLES, end="")
-
-
-def report(made: Classifier, json: bool) -> None:
-    """How it was trained and what it scores."""
-    result = made.record.get("result", {})
-    if json:
-        about = {"run": str(made.path), "train_seconds": made.record["train_seconds"], "temperature": made.temperature}
-        print_json(about | result)
-        return
-    learnt = made.record["data"]["learnt"]["examples"]
-    print(f"{made.name}: learnt from {learnt:,} examples in {made.record['train_seconds']:.2f} s")
-    if result:
-        _print_result(result)
-    print(f"it is in {made.path}; next:")
-    print(f"  octavo classify explain {made.path}\n  octavo classify predict {made.path} FILE")
-
-
-def _print_result(result: dict[str, Any]) -> None:
+def print_result(result: dict[str, Any]) -> None:
+    """The scores of a classifier, of texts or of images, and each class; of many, those found least often first."""
     error, examples = result["standard_error"], result["examples"]
     print(f"accuracy {result['accuracy']:.2%} (standard error {error:.2%}) on {examples:,} examples not learnt from")
     if folds := result.get("folds"):
@@ -92,61 +72,41 @@ def _print_result(result: dict[str, Any]) -> None:
     names = result["classes"]
     few = len(names) <= SHOWN_CLASSES
     titles = ("truth", "examples", "precision", "recall", "F1", *(f"as {name}" for name in names if few))
+    counted = list(zip(result["per_class"], result["confusion"], strict=True))
     rows = [
         (one["class"], f"{one['examples']:,}", f"{one['precision']:.3f}", f"{one['recall']:.3f}", f"{one['f1']:.3f}",
          *(f"{count:,}" for count in counts if few))
-        for one, counts in zip(result["per_class"], result["confusion"], strict=True)
+        for one, counts in (counted if few else sorted(counted, key=lambda pair: pair[0]["recall"]))
     ]  # fmt: skip
     print_table(titles, rows)
 
 
-def eval_(
-    run: RunPath, data: Data = (), reading: LabelledConfig = LabelledConfig(), json: bool = False  # noqa: B008
-) -> None:  # fmt: skip
+def eval_(run: ClassifierPath, data: Data = (), reading: LabelledConfig = LabelledConfig()) -> Output:  # noqa: B008
     """How good a classifier is on labelled texts; without any, on those held out of its training.
 
     Example: octavo classify eval runs/polarity
 
     Args:
-        run: A classifier's folder.
         data: Labelled texts.
         reading: Where labels and texts are.
-        json: Print JSON.
     """
-    made = load_classifier(run)
-    result = measure(made, _test(made, data, reading)).to_json()
-    if json:
-        print_json(result)
-    else:
-        _print_result(result)
-
-
-def _test(made: Classifier, data: tuple[str, ...], reading: LabelledConfig) -> Labelled:
-    if data:
-        return read_labelled(data, reading, made.classes)
-    test = examples_of(made)[1]
-    if not len(test):
-        raise UserError(f"{made.path} has learnt from every example (it was cross-validated); name a file of others")
-    return test
+    result = TASK.evaluate(Classifier.load(run), data, reading=reading).to_json()
+    return Output(result, lambda: print_result(result))
 
 
 def predict(
-    run: RunPath,
-    file: Annotated[Positional[str], arg(metavar="FILE")] = "-",
-    reading: LabelledConfig = LabelledConfig(),  # noqa: B008
-    json: bool = False,
-) -> None:
+    run: ClassifierPath, file: InFile = "-", reading: LabelledConfig = LabelledConfig(), json: bool = False,  # noqa: B008
+) -> None:  # fmt: skip
     """The class of every text and its probability, a line each.
 
     Example: echo "a moving film" | octavo classify predict runs/polarity
 
     Args:
-        run: A classifier's folder.
         file: One text a line, CSV or JSON lines; - is standard input.
         reading: Where the texts are.
         json: Print a JSON object a line, with the probability of every class.
     """
-    made = load_classifier(run)
+    made = Classifier.load(run)
     p_NC = made.probabilities(read_texts(file, reading))
     if json:
         for row in p_NC.tolist():
@@ -158,35 +118,32 @@ def predict(
 
 
 def inspect(
-    run: RunPath,
+    run: ClassifierPath,
     data: Data = (),
     reading: LabelledConfig = LabelledConfig(),  # noqa: B008
     text: str | None = None,
     count: int = 5,
     out: str | None = None,
     seed: int = 0,
-    json: bool = False,
-) -> None:
+) -> Output:
     """Its surest mistakes: what each word contributed, whether word order counts, the nearest training examples.
 
     Example: octavo classify explain runs/polarity --text "not a good film"
 
     Args:
-        run: A classifier's folder.
         data: Labelled texts to look for mistakes in; without any, those held out of its training.
         reading: Where labels and texts are.
         text: Explain the answer to this text instead.
         count: How many mistakes.
         out: Write a page with coloured words, such as why.html.
         seed: For the shuffling.
-        json: Print JSON.
     """
-    made = load_classifier(run)
+    made = Classifier.load(run)
     learnt = _learnt(made)
     if text is not None:
         found = explain(made, [text], [None], learnt, seed)
     else:
-        test = _test(made, data, reading)
+        test = held_out_examples(made, data, reading)
         rows = surest_errors(made, test, count)
         truths = [test.classes[test.y_N[n]] for n in rows]
         found = explain(made, [test.texts[n] for n in rows], truths, learnt, seed)
@@ -195,25 +152,21 @@ def inspect(
         words += ["--text", text] if text is not None else ["--count", str(count)]
         words += ["--seed", str(seed), "--out", out]
         write_page(out, explain_page(found, Path(run).name, shlex.join(words)))
-    if json:
-        print_json([one.to_json() for one in found])
-        return
-    if not found:
-        print("it made no mistakes on these examples")
-    for one in found:
-        _print_explained(one)
+    explanations: list[Any] = [partial(_print_explanation, one) for one in found]
+    return Output([one.to_json() for one in found], *(explanations or ["it made no mistakes on these examples"]))
 
 
 def _learnt(made: Classifier) -> Labelled | None:
     """The training examples, where they can still be had."""
     try:
-        return examples_of(made)[0]
+        learnt: Labelled = made.data("name a file of examples").learn
+        return learnt
     except UserError as error:
         note(f"no nearest examples: {error}")
         return None
 
 
-def _print_explained(one: Explained) -> None:
+def _print_explanation(one: Explained) -> None:
     truth = f", but it is {one.truth}" if one.truth is not None and one.truth != one.answer else ""
     print(f"\n{one.answer}, {one.confidence:.1%} sure{truth}: {excerpt(one.text)}")
     ranked = sorted(zip(one.contributions, one.words, strict=True), key=lambda pair: -abs(pair[0]))
@@ -228,4 +181,4 @@ def _print_explained(one: Explained) -> None:
         print_table(("nearest training examples", "class", "likeness"), rows, left=(0, 1))
 
 
-ACTIONS: dict[str, Callable[..., None]] = {"eval": eval_, "predict": predict, "explain": inspect}
+ACTIONS: dict[str, Callable[..., Any]] = {"eval": eval_, "predict": predict, "explain": inspect}

@@ -5,42 +5,25 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
-from typing import Annotated
-
-from tyro.conf import arg
+from pathlib import Path
 
 from octavo.cli.flags import Corpora
-from octavo.cli.output import print_json
+from octavo.cli.output import Output
 from octavo.errors import UserError
 from octavo.experiments.compare.advice import DOMINATED
+from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.rows import Comparison
 from octavo.experiments.compare.run import compare as compare_models
 from octavo.experiments.table import table_text
-from octavo.tasks.run import REPORT
+from octavo.io.run_folder import REPORT
 
-Names = Annotated[tuple[str, ...], arg(metavar="NAME...")]
 WIDTH = 80
 NOTES = f"*: the best. -: dominated, that is, {DOMINATED}."
 
 
 def compare(
-    corpus: Corpora,
-    models: Names = (),
-    budget: str = "",
-    total: str = "",
-    quick: bool = False,
-    seeds: int = 1,
-    with_: Annotated[tuple[str, ...], arg(name="with", metavar="MODEL...")] = (),
-    tokenizer: str = "byte",
-    valid: tuple[str, ...] = (),
-    field: str = "text",
-    bytes: int = 0,
-    out: str | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    jobs: int = 1,
-    json: bool = False,
-) -> None:
+    corpus: Corpora, settings: CompareConfig = CompareConfig(), out: str | None = None, jobs: int = 1  # noqa: B008
+) -> Output:  # fmt: skip
     """Train every model on your text, each within a budget, and see which is best and what it costs.
 
     From a bag of bytes over n-grams, recurrent networks and transformers to their mixture, and general compressors
@@ -51,44 +34,23 @@ def compare(
     Stopped or killed, the same command resumes it; what is finished is not repeated. Exits with 1 where a model failed.
 
     Args:
-        corpus: A named source (octavo data list), a file, several, or a folder.
-        models: Names (gru, kn7), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*),
-            with commas or spaces between; by default all.
-        budget: How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s.
-        total: How long all neural models together are trained, in equal shares.
-        quick: A budget that is done in a few minutes.
-        seeds: Train what begins with random weights so many times, and show the mean and its interval.
-        with_: Models that are only measured: run folders, GGUF files, Hugging Face folders, or smollm2.
-        tokenizer: byte, char, word, bpe, or a tokenizer.json.
-        valid: Text to measure on; without it the last tenth of the corpus.
-        field: JSON lines, parquet: where the text is.
-        bytes: Measure on at most so many bytes; by default so many that measuring takes little beside the training.
+        settings: What is compared.
         out: The folder for the page and the runs; by default runs/compare-NAME.
-        seed: For first weights, the order of the text, dropout and samples.
-        device: auto, cpu or cuda.
         jobs: How many models to work on at a time, each in a process of its own with its share of the cores.
-        json: Print JSON.
     """
     if not corpus:
         raise UserError("name a text to compare models on: octavo compare book.txt, or octavo compare shakespeare")
-    comparison = compare_models(
-        list(corpus), out=out, models=models, budget=budget, total=total, quick=quick, seeds=seeds, pretrained=with_,
-        tokenizer=tokenizer, valid=valid, field=field, bytes=bytes, seed=seed, device=device, jobs=jobs,
-    )  # fmt: skip
-    if json:
-        print_json(comparison.to_json() | {"page": str(_page(comparison))})
-    else:
-        _print_result(comparison)
-    if comparison.failed:
-        raise SystemExit(1)
-
-
-def _page(comparison: Comparison) -> str:
+    comparison = compare_models(list(corpus), out=out, jobs=jobs, **vars(settings))
     assert comparison.folder is not None
-    return str(comparison.folder / REPORT)
+    page = comparison.folder / REPORT
+    result = comparison.to_json() | {"page": str(page)}
+    return Output(result, lambda: _print_result(comparison, page), failed=bool(comparison.failed))
 
 
-def _print_result(comparison: Comparison) -> None:
+compare.RENAMED = {"with": "pretrained"}  # type: ignore[attr-defined]
+
+
+def _print_result(comparison: Comparison, page: Path) -> None:
     corpus, proof = comparison.corpus, comparison.proof
     _say(
         "Bits per byte is what one byte of unseen text costs: 8 is the text as it is, and the better a model knows "
@@ -115,18 +77,13 @@ def _print_result(comparison: Comparison) -> None:
     print()
     for sentence in comparison.advice:
         _say(sentence)
-    _print_next(comparison)
-
-
-def _print_next(comparison: Comparison) -> None:
-    assert comparison.folder is not None
     best = comparison.best
     if best is not None and best.run is not None and best.trained:
-        run = shlex.quote(str(comparison.folder / best.run))
+        run = shlex.quote(str(page.parent / best.run))
         print("\nNext, let the best one generate, and measure a text of yours:")
         print(f"  octavo generate {run} --max-tokens 300")
         print(f"  octavo eval {run} FILE --prove")
-    print(f"\nThe page with figures, coloured text and samples: {_page(comparison)}")
+    print(f"\nThe page with figures, coloured text and samples: {page}")
 
 
 def _say(text: str) -> None:

@@ -4,52 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from octavo.cli.cost_bert import cost_bert
-from octavo.cli.cost_tables import cost_record, print_cost, print_plan, print_task_cost
-from octavo.cli.cost_time import Asked, AskedOfTask, costs_of, piece_of, predictions
-from octavo.cli.flags import RunPath, command, run_command
-from octavo.cli.output import print_json
+from octavo.cli.cost_report import Asked, Counted, piece_of, print_plan, report_cost
+from octavo.cli.flags import Flags, RunPath, command, run_command
+from octavo.cli.output import Output
 from octavo.cli.verbs import task_of
-from octavo.cost import (
-    Assumptions,
-    Cost,
-    Shape,
-    cost_like,
-    cost_of,
-    cost_of_config,
-    named_gpu,
-    parse_budget,
-    plan_for,
-)
-from octavo.cost.published import DECODERS, NAMES, context_of
+from octavo.cost import Shape, cost_like, cost_of, cost_of_config, named_gpu, one_token
+from octavo.cost.planning import Assumptions, parse_budget, plan_for
+from octavo.cost.published import PUBLISHED, find_published
 from octavo.errors import UserError
-from octavo.io.run_folder import read_record
 from octavo.models import MODELS, find_spec, names, preset, spec_of
-from octavo.models.cost.seq2seq import PairShape
+from octavo.models.bert import BertConfig
 from octavo.models.encoder_decoder import Sizes
-from octavo.models.spec import ModelSpec
+from octavo.models.parts.checks import check_positive
 from octavo.tasks.run import load
 from octavo.tasks.task import task_of_run
-from octavo.training.step_timing import Piece
 
-TASKS = [spec.name for spec in MODELS.values() if spec.task in ("images", "translation", "masked")]
+OTHER_TASKS = [spec.name for spec in MODELS.values() if spec.task in ("images", "translation", "masked")]
+BERT_MILLIONS = {"bert-base": 110, "bert-large": 340}  # of parameters, as published: Devlin et al. 2018
 ROWS = 8  # of a step, where training does not say
-BATCH = {"images": 64, "translation": 32}  # of a training step, where nothing else is asked for
 PICTURE = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,5})(?:x([1-9]\d{0,3}))?")
-SIZES: dict[str, dict[str, tuple[Any, str]]] = {  # flags beside the model's own, by task: default and help
+SIZES: dict[str, Flags] = {  # beside the model's own flags, by task
     "language": {
         "vocab": (257, "Tokens of the vocabulary; 257: bytes and begin."),
-        "batch": (0, "Rows of text of a training step; 0: what octavo train takes."),
-        "window": (0, "Tokens of a row; 0: what octavo train takes."),
+        "batch": (0, "Rows of text of a training step; 0: what octavo train takes, or the run was trained with."),
+        "window": (0, "Tokens of a row; 0: what octavo train takes, or the run was trained with."),
     },
     "images": {
         "image": ("28x28", "Height x width, or height x width x channels, in pixels."),
         "classes": (10, "How many classes there are."),
-        "batch": (BATCH["images"], "Images of a training step."),
+        "batch": (64, "Images of a training step."),
     },
     "translation": {
         "vocab": (8000, "Tokens of the targets' vocabulary."),
@@ -57,26 +45,28 @@ SIZES: dict[str, dict[str, tuple[Any, str]]] = {  # flags beside the model's own
         "source": (24, "Tokens of a source."),
         "target": (24, "Tokens of a target."),
         "languages": (1, "Targets of each source: what the encoder does is done once for all."),
-        "batch": (BATCH["translation"], "Sources of a training step."),
+        "batch": (32, "Sources of a training step."),
+    },
+    "masked": {
+        "like": ("", "bert-base or bert-large, with both heads, instead of settings."),
+        "vocab": (30522, "Tokens of the vocabulary."),
+        "batch": (ROWS, "Texts of a training step."),
+        "window": (0, "Tokens of a text; 0: the context."),
     },
 }
-SUMMARIES = {
-    "language": "parameters, operations, memory, and time on this machine and on a GPU.",
-    "images": "every part's parameters and operations, and the most images a second.",
-    "translation": "every part's parameters and operations, and the most sources a second.",
-}
+SIZES_OF_RUN = ("batch", "window", "source", "target")  # which a trained model leaves open
 EXAMPLES = {
     "language": "--vocab 257 --gpu h200", "images": "--image 28x28 --attention local --gpu h200",
-    "translation": "--source 24 --target 24 --languages 2 --gpu h200",
+    "translation": "--source 24 --target 24 --languages 2 --gpu h200", "masked": "--like bert-large",
 }  # fmt: skip
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
-       octavo cost bert --like NAME   bert-base or bert-large: every parameter, and the published count
-       octavo cost --like NAME        {", ".join(NAMES)}
+       octavo cost bert --like NAME   bert-base or bert-large: with its heads, and the published count
+       octavo cost --like NAME        {", ".join(PUBLISHED)}
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
 models: {", ".join(names())};
-        {", ".join(TASKS)} (images, translation, masked words)
+        {", ".join(OTHER_TASKS)} (images, translation, masked words)
 
 example: octavo cost gpt --width 768 --layers 12 --heads 12 --context 1024 --vocab 50257 --batch 8 --gpu h200"""
 
@@ -87,171 +77,161 @@ def run_cost(argv: list[str]) -> None:
         print(USAGE)
         return
     flags = {arg.partition("=")[0] for arg in argv}
-    if argv[0] == "bert":
-        run_command(cost_bert, "octavo cost bert", argv[1:])
-    elif argv[0].startswith("-"):
-        which = next((flag for flag in ("--plan", "--like") if flag in flags), None)
-        if which is None:
+    if argv[0].startswith("-"):
+        if not flags & {"--plan", "--like"}:
             raise UserError("cost is of a model, a run, --like NAME or --plan BUDGET; see octavo cost --help")
-        run_command(plan_cost if which == "--plan" else like_cost, "octavo cost", argv)
-    elif argv[0] in (*names(), *TASKS) or not ("/" in argv[0] or Path(argv[0]).exists()):
-        run_command(settings_cost(argv[0]), f"octavo cost {argv[0]}", argv[1:])
+        run_command(plan_cost if "--plan" in flags else like_command(), "octavo cost", argv)
+    elif argv[0] in (*names(), *OTHER_TASKS) or not ("/" in argv[0] or Path(argv[0]).exists()):
+        run_command(model_command(argv[0]), f"octavo cost {argv[0]}", argv[1:])
     else:
-        of_task = task_of(argv[:1]) in BATCH
-        run_command(task_run_cost if of_task else run_folder_cost, "octavo cost", argv)
+        run_command(trained_command(task_of(argv[:1])), "octavo cost", argv)
 
 
-def settings_cost(name: str) -> Callable[..., None]:
-    """A function whose signature is the flags of a model, and which prints what the model costs."""
+# ---------------------------------------------------------------------- flags
+
+
+def cost_command(
+    count: Callable[..., Counted], example: str, sizes: Flags, required: Flags = MappingProxyType({})
+) -> Callable[..., Output]:
+    """A function whose flags are what is required, the sizes, and what the time is predicted for; it reports what
+    `count` makes of them."""
+
+    def cost(asked: Asked, **given: Any) -> Output:
+        return report_cost(count(asked, **given), asked)
+
+    about = f"""What a model costs: parameters, operations, memory, and time on this machine and on a GPU.
+
+    Example: octavo cost {example}"""
+    return command(cost, about, {**sizes, "asked": (Asked(), "What the time is predicted for.")}, required)
+
+
+def model_command(name: str) -> Callable[..., Output]:
+    """Of a model by its settings."""
     spec = find_spec(name)
-    model, usual = (name, spec.config()) if spec.task in BATCH else preset(name)
+    model, usual = (name, spec.config()) if name in OTHER_TASKS else preset(name)
     sizes = dict(SIZES[spec.task])
-    if any(field.name == "batch" for field in dataclasses.fields(usual)):
+    if hasattr(usual, "batch"):
         del sizes["batch"]  # then it is the settings' own
 
-    def cost(config: Any, asked: Any, json: bool, **sizes: Any) -> None:
+    def count(asked: Asked, config: Any, **given: Any) -> Counted:
         if spec.task == "language":
-            rows = sizes.get("batch", getattr(config, "batch", 0))
-            print_settings_cost(model, config, sizes["vocab"], rows, sizes["window"], asked, json)
-        else:
-            print_task_cost(name, spec.task, cost_of_sizes(spec, config, sizes), asked, json)
+            rows = given.get("batch", getattr(config, "batch", 0))
+            return count_language(model, model, config, given["vocab"], rows, given["window"], asked)
+        if spec.task == "masked":
+            return count_bert(config, **given)
+        if spec.task == "images":
+            return Counted(name, cost_of_config(name, config, image_sizes(**given), Shape(given["batch"])))
+        pair = Sizes(given["source_vocab"] or given["vocab"], given["vocab"], given["languages"])
+        pair.check(config.tied)
+        return Counted(name, cost_of_config(name, config, pair, pair_shape(pair, **given)))
 
-    doc = "\n".join(f"        {flag}: {help}" for flag, (_, help) in sizes.items())
-    return command(cost, f"""What the model costs: {SUMMARIES[spec.task]}
-
-    Example: octavo cost {name} {EXAMPLES[spec.task]}
-
-    Args:
-        config: The model.
-{doc}
-        asked: What the time is predicted for.
-        json: Print JSON.
-    """, {
-        "config": usual, **{flag: default for flag, (default, _) in sizes.items()},
-        "asked": Asked() if spec.task == "language" else AskedOfTask(), "json": False,
-    })  # fmt: skip
+    return cost_command(count, f"{name} {EXAMPLES[spec.task]}", {"config": (usual, "The model."), **sizes})
 
 
-def cost_of_sizes(spec: ModelSpec, config: Any, sizes: Mapping[str, Any]) -> Cost:
-    """The cost of a model for images or translation."""
-    if spec.task == "images":
-        found = PICTURE.fullmatch(sizes["image"])
-        if found is None:
-            raise UserError(
-                f"an image is height x width, or height x width x channels: image={sizes['image']!r}; try --image 28x28"
-            )
-        height, width, channels = (int(one or 1) for one in found.groups())
-        whole = {"height": height, "width": width, "channels": channels, "classes": sizes["classes"]}
-        return cost_of_config(spec.name, config, whole, sizes["batch"])
-    pair = Sizes(sizes["source_vocab"] or sizes["vocab"], sizes["vocab"], sizes["languages"])
-    pair.check(config.tied)
-    shape = PairShape(sizes["batch"], sizes["source"], sizes["target"], sizes["languages"])
-    return cost_of_config(spec.name, config, pair, shape)
+def trained_command(task: str) -> Callable[..., Output]:
+    """Of a run of that task."""
+    of_task = task in ("images", "translation")  # what is wrong with a run of another is said when it is loaded
+    sizes = {flag: value for flag, value in SIZES[task if of_task else "language"].items() if flag in SIZES_OF_RUN}
+    count = count_task_run if of_task else count_run
+    return cost_command(count, "runs/kn7", sizes, {"run": (RunPath, "A run folder.")})
 
 
-def print_settings_cost(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked, json: bool) -> None:
-    """The cost of a model by its settings."""
-    if not asked.tokens and cost_of_config(model, config, vocab, Shape()).tables_at_most:
+def like_command() -> Callable[..., Output]:
+    """Of a well-known model."""
+    sizes = {"batch": (ROWS, "Rows of a training step."), "window": (0, "Tokens of a row; 0: the model's context.")}
+    names = f"One of {', '.join(PUBLISHED)}."
+    return cost_command(count_like, "--like gpt2-xl --gpu h200", sizes, {"like": (str, names)})
+
+
+# ---------------------------------------------------------------------- counting
+
+
+def count_language(title: str, name: str, config: Any, vocab: int, batch: int, window: int, asked: Asked) -> Counted:
+    """A language model by its settings; rows and tokens of 0 are what training would take."""
+    if MODELS[name].trained_by_gradient:
+        piece = piece_of(name, config, vocab, batch, window, asked)
+        training = cost_of_config(name, config, vocab, Shape(piece.batch, piece.window))
+        return Counted(title, training, cost_of_config(name, config, vocab, one_token(config)), piece)
+    shapes = Shape(batch or ROWS, window or 1, text=asked.tokens), Shape(text=asked.tokens)
+    training, decoding = (cost_of_config(name, config, vocab, shape) for shape in shapes)
+    if training.tables_at_most and not asked.tokens:
         raise UserError("an n-gram's tables depend on the text: tokens=0; try --tokens 1000000, or a trained run")
-    if not MODELS[model].trained_by_gradient:
-        shapes = Shape(batch or ROWS, window or 1, text=asked.tokens), Shape(text=asked.tokens)
-        training, decoding = (cost_of_config(model, config, vocab, shape) for shape in shapes)
-        print_everything(model, training, decoding, asked, json)
-        return
-    piece = piece_of(model, config, vocab, batch, window, asked)
-    print_everything(model, *costs_of(piece), asked, json, piece)
+    return Counted(title, training, decoding)
 
 
-def run_folder_cost(
-    run: RunPath,
-    batch: int = 0,
-    window: int = 0,
-    asked: Asked = Asked(),  # noqa: B008
-    json: bool = False,
-) -> None:
-    """What a trained model costs.
-
-    Example: octavo cost runs/kn7
-
-    Args:
-        run: A run folder.
-        batch: Rows of text that a training step works on; 0: as it was trained.
-        window: Tokens of a row; 0: as it was trained.
-        asked: What the time is predicted for.
-        json: Print JSON.
-    """
+def count_run(asked: Asked, run: str, batch: int, window: int) -> Counted:
+    """A trained language model."""
     found = load(run)
     model, trained = found.model, found.record.get("training", {})
     batch, window = batch or trained.get("streams", 0), window or trained.get("sequence_length", 0)
     if (spec := spec_of(model)).trained_by_gradient:
-        piece = piece_of(spec.name, model.config, model.vocab, batch, window, asked)
-        print_everything(run, *costs_of(piece), asked, json, piece)
-        return
+        return count_language(run, spec.name, model.config, model.vocab, batch, window, asked)
     window = window or model.default_batch_shape[1]
-    print_everything(
-        run, cost_of(model, Shape(batch or ROWS, window)), cost_of(model, Shape(1, 1, window - 1)), asked, json
-    )
+    return Counted(run, cost_of(model, Shape(batch or ROWS, window)), cost_of(model, Shape(1, 1, window - 1)))
 
 
-def task_run_cost(
-    run: RunPath,
-    source: int = 24,
-    target: int = 24,
-    batch: int = 0,
-    asked: AskedOfTask = AskedOfTask(),  # noqa: B008
-    json: bool = False,
-) -> None:
-    """What a trained model for images or for translation costs.
-
-    Example: octavo cost runs/vit
-
-    Args:
-        run: A run folder.
-        source: Translation: tokens of a source.
-        target: Translation: tokens of a target.
-        batch: Images or sources of a training step; 0: 64 images or 32 sources.
-        asked: What the time is predicted for.
-        json: Print JSON.
-    """
-    task = task_of_run(run)
-    loaded = task.load(Path(run), read_record(run))
-    sizes, rows = loaded.model.sizes, batch or BATCH[task.name]
-    shape = rows if task.name == "images" else PairShape(rows, source, target, sizes.languages)
-    print_task_cost(run, task.name, cost_of_config(loaded.name, loaded.model.config, sizes, shape), asked, json)
+def count_task_run(asked: Asked, run: str, batch: int, **lengths: int) -> Counted:
+    """A trained model for images or translation."""
+    loaded: Any = task_of_run(run).run_class.load(run)
+    sizes = loaded.model.sizes
+    shape = pair_shape(sizes, batch, **lengths) if lengths else Shape(batch)
+    return Counted(run, cost_of_config(loaded.model_name, loaded.model.config, sizes, shape))
 
 
-def like_cost(
-    like: str,
-    batch: int = ROWS,
-    window: int = 0,
-    asked: Asked = Asked(),  # noqa: B008
-    json: bool = False,
-) -> None:
-    """What a well-known model costs.
-
-    Example: octavo cost --like gpt2-xl --gpu h200
-
-    Args:
-        like: Its name: gpt2, gpt2-xl, llama-7b, smollm2-135m, bert-large and others.
-        batch: Rows of text that a training step works on.
-        window: Tokens of a row; 0: the model's context.
-        asked: What the time is predicted for.
-        json: Print JSON.
-    """
-    window = window or context_of(like)
+def count_like(asked: Asked, like: str, batch: int, window: int) -> Counted:
+    """A well-known model; an encoder decodes nothing."""
+    name, config, vocab = find_published(like)
+    window = window or config.context
     training = cost_like(like, Shape(batch, window))
-    if like not in DECODERS:
-        print_everything(like, training, None, asked, json)
-        return
-    config, vocab = DECODERS[like]
-    piece = piece_of("gpt", config, vocab, batch, window, asked)
-    print_everything(like, training, cost_like(like, Shape(1, 1, window - 1)), asked, json, piece)
+    if MODELS[name].task != "language":
+        return Counted(like, training)
+    piece = piece_of(name, config, vocab, batch, window, asked)
+    return Counted(like, training, cost_like(like, Shape(1, 1, window - 1)), piece)
+
+
+def count_bert(config: BertConfig, like: str, vocab: int, batch: int, window: int) -> Counted:
+    """A BERT, and its parameters with output weights tied to the embeddings and with weights of their own."""
+    if like and like not in BERT_MILLIONS:
+        raise UserError(f"there is no BERT to be like {like!r}; there are {', '.join(BERT_MILLIONS)}")
+    if like:
+        _, config, vocab = find_published(like)
+        config = dataclasses.replace(config, tasks=BertConfig.tasks)
+    variants: dict[str, dict[str, Any]] = {"encoder": {"tasks": ()}, "tied": {"tied": True}, "untied": {"tied": False}}
+    counts = {
+        way: cost_of_config("bert", dataclasses.replace(config, **settings), vocab, Shape()).parameters
+        for way, settings in variants.items()
+    }
+    millions, notes = BERT_MILLIONS.get(like), []
+    for what, count in zip(("encoder and pooler", "with its heads, tied", "and untied"), counts.values(), strict=True):
+        fits = f"; {'rounds' if round(count / 1e6, -1) == millions else 'does not round'} to the {millions} million "
+        notes.append(f"{what}: {count:,} parameters" + (fits + "published" if millions else ""))
+    extra = {
+        "like": like or None, "published": millions and 1_000_000 * millions, "encoder": counts.pop("encoder"),
+        "total": counts,
+    }  # fmt: skip
+    cost = cost_of_config("bert", config, vocab, Shape(batch, window or config.context))
+    return Counted(like or "bert", cost, notes=tuple(notes), extra=extra)
+
+
+def image_sizes(image: str, classes: int, **_: Any) -> dict[str, int]:
+    """The sizes that a vision transformer is made from."""
+    found = PICTURE.fullmatch(image)
+    if found is None:
+        raise UserError(f"an image is height x width, or height x width x channels: image={image!r}; try --image 28x28")
+    height, width, channels = (int(one or 1) for one in found.groups())
+    return {"height": height, "width": width, "channels": channels, "classes": classes}
+
+
+def pair_shape(sizes: Sizes, batch: int, source: int, target: int, **_: Any) -> Shape:
+    """The shape of sources and their targets."""
+    check_positive("source", source, 24)
+    check_positive("target", target, 24)
+    return Shape(batch, target, source=source, languages=sizes.languages)
 
 
 def plan_cost(
-    plan: str, gpu: str = "h100", vocab: int = 50257, context: int = 2048,
-    assumed: Assumptions = Assumptions(), json: bool = False,  # noqa: B008
-) -> None:  # fmt: skip
+    plan: str, gpu: str = "h100", vocab: int = 50257, context: int = 2048, assumed: Assumptions = Assumptions()  # noqa: B008
+) -> Output:  # fmt: skip
     """The size of model and text that a budget is best spent on, and how many GPUs for how long, shared by FSDP.
 
     Example: octavo cost --plan 1000usd --gpu h100
@@ -262,33 +242,13 @@ def plan_cost(
         vocab: Tokens of the vocabulary.
         context: Tokens of a text.
         assumed: What is taken for granted.
-        json: Print JSON.
     """
     machine = named_gpu(gpu)
     found = plan_for(parse_budget(plan, machine, assumed), machine, vocab, context, assumed)
-    if not json:
-        print_plan(found, machine, assumed)
-        return
-    print_json({
+    record = {
         "flops": found.flops, "parameters": found.parameters, "tokens": found.tokens,
         "config": dataclasses.asdict(found.config), "config_parameters": found.cost.parameters,
         "flops_per_token": found.cost.training_flops / found.cost.shape.tokens, "gpu": dataclasses.asdict(machine),
         "fleets": [dataclasses.asdict(fleet) for fleet in found.fleets], "assumed": dataclasses.asdict(assumed),
-    })  # fmt: skip
-
-
-def print_everything(
-    title: str, training: Cost, decoding: Cost | None, asked: Asked, json: bool, piece: Piece | None = None
-) -> None:
-    """Print it all; with a piece to time, its time on this machine is that of real steps."""
-    found, timing = predictions(training, decoding, asked, piece)
-    record = cost_record(title, training, found, asked)
-    record["timing"] = timing and dataclasses.asdict(timing)
-    if piece:
-        carried = piece.cost()
-        record["past"] = carried.shape.past
-        record["flops_per_token"]["training_with_past"] = carried.training_flops / carried.shape.tokens
-    if json:
-        print_json(record)
-    else:
-        print_cost(record, found)
+    }  # fmt: skip
+    return Output(record, lambda: print_plan(found, machine, assumed))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from octavo.cli.flags import RunPath
-from octavo.cli.output import print_json, print_table
-from octavo.exchange import is_foreign
-from octavo.inspect.doctor import Diagnosis, Finding, examine_any
+from octavo.cli.output import Output, print_table
+from octavo.inspect.doctor import Diagnosis, examine
 from octavo.tasks.api import load
-from octavo.tasks.run import load as load_language_run
-from octavo.tasks.task import task_of_run
 
 ORDER = ("warning", "note", "ok", "not applicable")  # what matters most comes first
 ALWAYS_EXPLAINED = ("baselines", "context")  # their values are worth a sentence even where all is well
 
 
-def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
+def doctor(run: RunPath, quick: bool = False) -> Output:
     """Is my loss normal? Examine a run, say what is unusual, and what to try.
 
     It compares the first loss with ln(vocabulary) and the curve with the bag and n-gram baselines on the same
@@ -28,22 +24,19 @@ def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
     Example: octavo doctor runs/gru
 
     Args:
-        run: A run folder.
         quick: Leave out the bag and the n-grams, which have to be counted.
-        json: Print JSON.
     """
-    is_language = is_foreign(Path(run)) or task_of_run(run).name in ("language", "facts")
-    found = examine_any(load_language_run(run) if is_language else load(run), quick)
-    if json:
-        print_json(found.to_json())
-    else:
-        print_diagnosis(found)
+    found = examine(load(run), quick)
+    return Output(found.to_json, lambda: print_diagnosis(found))
 
 
 def print_diagnosis(found: Diagnosis) -> None:
     """The verdict, a table of the examinations, the baselines, and sentences about all that is not plainly well."""
     print(f"{found.run}: {found.verdict}\n")
-    rows = [(one.name, _verdict(one), one.measured, one.expected) for one in found.findings]
+    rows = [
+        (one.name, "-" if one.verdict == "not applicable" else one.verdict, one.measured, one.expected)
+        for one in found.findings
+    ]
     print_table(("examination", "verdict", "measured", "expected"), rows, left=(0, 1, 2, 3))
     for one in found.findings:
         if one.name == "baselines" and "baselines" in one.values:
@@ -55,15 +48,9 @@ def print_diagnosis(found: Diagnosis) -> None:
         print(f"\n{one.name}: {one.why}")
         for advice in one.advice:
             print(f"  try {advice}")
-    if found.count("not applicable"):
-        print("\nnot examined:")
-        for one in found.findings:
-            if one.verdict == "not applicable":
-                print(f"  {one.name}: {one.why}")
-
-
-def _verdict(one: Finding) -> str:
-    return "-" if one.verdict == "not applicable" else one.verdict
+    left = [f"  {one.name}: {one.why}" for one in found.findings if one.verdict == "not applicable"]
+    if left:
+        print("\nnot examined:", *left, sep="\n")
 
 
 def _print_baselines(baselines: list[dict[str, Any]]) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.output import exit_if_failed, print_json, print_table
+from octavo.cli.output import Output, note, print_table
 from octavo.experiments.domains import Domains
 from octavo.experiments.domains import domains as score_domains
+from octavo.experiments.domains.result import show_gap
 from octavo.experiments.domains.run import STEPS
 from octavo.experiments.domains.scoring import GROUPS, MARK, gap
 from octavo.experiments.table import table_text
+from octavo.io.run_folder import REPORT
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run import REPORT
 
 Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
 
@@ -29,8 +29,7 @@ def domains(
     budget: str = "30s",
     seed: int = 0,
     jobs: int = 1,
-    json: bool = False,
-) -> None:
+) -> Output:
     """Perplexity and bits per byte of models on excerpts of two texts, and which words cause the difference.
 
     Without runs, models are trained on the first text, each a second time with preprocessing. Stopped or killed, the
@@ -47,16 +46,13 @@ def domains(
         budget: How long each neural model may train.
         seed: For the training.
         jobs: How many models to work on at a time, each in a process of its own.
-        json: Print JSON.
     """
     found = score_domains(
         runs, texts=texts, bytes=bytes, preprocess=preprocess, out=out, budget=budget, seed=seed, jobs=jobs
     )  # fmt: skip
-    if json:
-        print_json(found.to_json() | {"page": str(found.folder / REPORT)})
-    else:
-        _print_result(found)
-    exit_if_failed(found.failed)
+    note(*(f"{name} failed: {error}" for name, error in found.failed.items()))
+    result = found.to_json() | {"page": str(found.folder / REPORT)}
+    return Output(result, lambda: _print_result(found), failed=bool(found.failed))
 
 
 def _print_result(found: Domains) -> None:
@@ -67,7 +63,7 @@ def _print_result(found: Domains) -> None:
         print(f"\n*: {NOT_COMPARABLE}. Preprocessing threw information away before scoring; the bits\n"
               "   are divided by the bytes as they were, but they no longer give those bytes back.")  # fmt: skip
     print(f"\nWhat a byte of {away} costs beyond one of {home}, and which words cause it:\n")
-    rows = [(one.name, _signed(one.gap), *map(_signed, gap(one.home, one.away).values())) for one in found.models]
+    rows = [(one.name, *map(show_gap, (one.gap, *gap(one.home, one.away).values()))) for one in found.models]
     print_table(("model", "gap", *GROUPS), rows)
     for name, data in found.excerpts:
         if marks := data.count(MARK):
@@ -75,7 +71,3 @@ def _print_result(found: Domains) -> None:
                   "scored as the five characters they are.")  # fmt: skip
     print("\nCompare models by bits per byte, never by the perplexity of a token.")
     print(f"The page with the figure and the words: {found.folder / REPORT}")
-
-
-def _signed(bits: float) -> str:
-    return f"{bits:+.3f}" if math.isfinite(bits) else "infinite"

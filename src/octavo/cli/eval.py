@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from octavo.cli.flags import Files, InPath, OutPath, RunPath
-from octavo.cli.output import note, print_json, print_table
+from tyro.conf import Positional, arg
+
+from octavo.cli.flags import Field, Files, RunPath, read_file
+from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import Score, score_text, total
@@ -16,26 +19,25 @@ from octavo.tasks import api
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 
+InPath = Annotated[Positional[str], arg(metavar="IN")]
+OutPath = Annotated[Positional[str], arg(metavar="OUT")]
+
 
 def eval_(
     run: RunPath,
     files: Files = (),
     prove: bool = False,
-    field: str = "text",
+    field: Field = "text",
     errors: Literal["strict", "replace", "raw"] = "strict",
-    json: bool = False,
-) -> None:
+) -> Output:
     """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
 
     Example: octavo eval runs/kn7 chapter.txt --prove
 
     Args:
-        run: A run folder.
         files: Files, folders or named sources; each becomes a row.
         prove: Compress, restore and compare, and show both sizes.
-        field: JSON lines, parquet: where the text is.
         errors: What is not UTF-8: refuse it, replace it, or keep the bytes.
-        json: Print JSON.
     """
     loaded = load(run)
     if loaded.unfinished:
@@ -52,10 +54,14 @@ def eval_(
         prove_score(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
         for row, (_, text) in zip(rows, texts, strict=True) if prove
     ]  # fmt: skip
-    if json:
-        print_json(score.to_json() | ({"proof": proofs} if prove else {}))
-    else:
-        _print_score(score, proofs)
+    return Output(score.to_json() | ({"proof": proofs} if prove else {}), lambda: _print_score(score, proofs))
+
+
+def print_result(result: Mapping[str, Any]) -> None:
+    """What a trained run scores, where that is not in its summary."""
+    if result["bits_per_byte"] is None:
+        impossible, tokens = result["impossible"], result["tokens"]
+        print(f"{impossible:,} of {tokens:,} held-out tokens have probability zero; smooth the model")
 
 
 def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
@@ -86,35 +92,26 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
             print(f"  {passage.bits_per_byte:6.2f}  {passage.offset:>9,}  {passage.text!r}{name}")
 
 
-def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None = None, json: bool = False) -> None:
+def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None = None) -> Output:
     """Compress any file with a model. The archive opens only with the same model.
 
     Example: octavo compress runs/kn7 play.txt play.oct
 
     Args:
-        run: A run folder.
         source: The file to compress.
         target: The archive to write.
         streams: Parallel streams of the range coder: more are faster and cost a few bytes each.
-        json: Print JSON.
     """
-    _check_folder(target)
-    data = _read(source)
-    loaded = load(run)
-    archive = compress_bytes(loaded.model, loaded.tokenizer, data, loaded.identity, streams)
-    with whole_file(target) as file:
-        file.write(archive)
+    data, archive = _rewrite(run, source, target, partial(compress_bytes, streams=streams))
     summary = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
-    if json:
-        print_json(summary)
-    else:
-        print(f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}")
+    words = f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}"
+    return Output(summary, words)
 
 
 compress.RENAMED = {"lanes": "streams"}  # type: ignore[attr-defined]
 
 
-def decompress(run: RunPath, source: InPath, target: OutPath, json: bool = False) -> None:
+def decompress(run: RunPath, source: InPath, target: OutPath) -> Output:
     """Restore a file that octavo compress wrote, with the same model.
 
     Example: octavo decompress runs/kn7 play.oct play.txt
@@ -123,28 +120,18 @@ def decompress(run: RunPath, source: InPath, target: OutPath, json: bool = False
         run: The run folder it was compressed with.
         source: The archive.
         target: The file to write.
-        json: Print JSON.
     """
-    _check_folder(target)
-    archive = _read(source)
-    loaded = load(run)
-    data = decompress_bytes(loaded.model, loaded.tokenizer, archive, loaded.identity)
-    with whole_file(target) as file:
-        file.write(data)
-    if json:
-        print_json({"bytes": len(data), "archive_bytes": len(archive)})
-    else:
-        print(f"{len(data):,} bytes restored to {target}")
+    archive, data = _rewrite(run, source, target, decompress_bytes)
+    summary = {"bytes": len(data), "archive_bytes": len(archive)}
+    return Output(summary, f"{len(data):,} bytes restored to {target}")
 
 
-def _check_folder(target: str) -> None:
-    """A mistyped folder is refused before the work, not made."""
+def _rewrite(run: str, source: str, target: str, convert: Callable[..., bytes]) -> tuple[bytes, bytes]:
+    """The bytes of a file, and those written to another; a mistyped folder is refused before the work, not made."""
     if not Path(target).absolute().parent.is_dir():
         raise UserError(f"cannot write {target}: there is no folder {Path(target).parent}; make it first")
-
-
-def _read(path: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
+    data, loaded = read_file(source), load(run)
+    converted = convert(loaded.model, loaded.tokenizer, data, loaded.identity)
+    with whole_file(target) as file:
+        file.write(converted)
+    return data, converted

@@ -9,21 +9,23 @@ from typing import Annotated, Any, Literal
 import torch
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath, Target
-from octavo.cli.masked import described, import_bert, imports_bert
-from octavo.cli.output import note, print_json, size
+from octavo.cli.flags import Target
+from octavo.cli.output import Output, note, size
 from octavo.cli.verbs import task_of
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.exchange import FORMATS, find_format, read_foreign
-from octavo.exchange.bert import write_bert
+from octavo.exchange.bert import is_bert, write_bert
+from octavo.exchange.imported import TokenIds
+from octavo.io.run_folder import CONFIG, TENSORS, check_out
 from octavo.models import spec_of
 from octavo.models.cost.parts import parameter_count
 from octavo.tasks.encoder import NAMED, Encoder, load_encoder
-from octavo.tasks.run import CONFIG, TENSORS, Run, check_out, load, save
-from octavo.text.tokenizers.token_ids import TokenIds
+from octavo.tasks.run import Run, load
 
 Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
+ExportedRun = Annotated[Positional[str], arg(metavar="RUN", help="The folder of an n-gram, of a gpt or of a bert run.")]
+LOSSY = "\nits tokenizer loses part of the text, so its bits per byte are not comparable with other models'"
 Precision = Literal["float32", "float16"]
 READABLE = f"{', '.join(f.title for f in FORMATS.values())}, or one of the names {', '.join((*MODEL_SOURCES, *NAMED))}"
 _PICKLE = "a pickle can run any code, so convert it to safetensors with the program that made it, or "
@@ -33,9 +35,7 @@ HINTS = {
 }
 
 
-def export(
-    run: RunPath, target: Target = None, format: Literal["hf", "arpa"] | None = None, json: bool = False
-) -> None:
+def export(run: ExportedRun, target: Target = None, format: Literal["hf", "arpa"] | None = None) -> Output:
     """Write a model in a format that others read.
 
     A gpt run can be exported if it has the shape of a Llama (octavo train gpt ... --feed-forward gated
@@ -44,32 +44,25 @@ def export(
     Example: octavo export runs/kn3 kn3.arpa
 
     Args:
-        run: The folder of an n-gram, of a gpt or of a bert run.
         target: The file or folder to write, by default beside the run; a file's .gz compresses it.
         format: arpa: what KenLM, SRILM and others read. hf: a folder for transformers. By default what suits the model.
-        json: Print JSON.
     """
     loaded = load_encoder(run) if task_of([run]) == "masked" else load(run)
     chosen: str = format or (*spec_of(loaded.model).exports, "hf")[0]
     where = target or str(Path(run).parent / f"{Path(run).absolute().name}{FORMATS[chosen].suffix}")
     notes = export_run(loaded, where, chosen)
-    for line in notes:
-        note(line)
+    note(*notes)
     if Path(where).is_dir():
         result = {"folder": where, "bytes": (Path(where) / TENSORS).stat().st_size, "notes": notes}
     else:
         result = {"file": where, "bytes": Path(where).stat().st_size}
-    numbers, words = ({}, f"{described(loaded)},") if isinstance(loaded, Encoder) else _sizes(loaded.model)
-    print_json(result | numbers | {"format": chosen}) if json else print(f"{words} written to {where}")
+    numbers, words = _sizes(loaded)
+    return Output(result | numbers | {"format": chosen}, f"{words}, written to {where}")
 
 
 def import_(
-    source: Source,
-    out: str = "runs/imported",
-    tokenizer_of: str | None = None,
-    precision: Precision = "float32",
-    json: bool = False,
-) -> None:
+    source: Source, out: str = "runs/imported", tokenizer_of: str | None = None, precision: Precision = "float32"
+) -> Output:  # fmt: skip
     """Make a run of a model that others made: an ARPA file, a GGUF file, a Hugging Face folder, or a known name.
 
     An ARPA file's words become a closed vocabulary: text is split at white space, a line is a sentence, every other
@@ -84,22 +77,22 @@ def import_(
         tokenizer_of: A run whose tokens are the model's, such as the one it was exported from.
         precision: How weights of a transformer are stored: float16 takes half the room and rounds them to 11 bits;
             computing is in float32 either way.
-        json: Print JSON.
     """
-    if imports_bert(source):
-        import_bert(source, out, json)
-        return
-    run = import_run(source, out, load(tokenizer_of) if tokenizer_of else None, precision)
-    stored = (Path(run.path or "") / TENSORS).stat().st_size
-    numbers, words = _sizes(run.model)
-    if json:
-        result = {"run": str(run.path), "tokenizer": run.tokenizer.name, "vocab": run.tokenizer.vocab}
-        print_json(result | numbers | {"bytes": stored, "comparable": run.comparable})
-        return
-    print(f"{words} ({size(stored)}), {run.tokenizer.name} tokens")
-    if not run.comparable:
-        print("its tokenizer loses part of the text, so its bits per byte are not comparable with other models'")
-    print(f"the run is in {run.path}; next:\n  octavo eval {run.path} FILE\n  octavo inspect {run.path}")
+    run: Run | Encoder
+    if is_bert(source) or (source in NAMED and not Path(source).exists()):
+        check_out(out)
+        run = load_encoder(source).save(out)
+        about: dict[str, Any] = {"vocab": run.model.vocab, "heads": list(run.model.config.tasks)}
+        remarks, verbs = f"heads: {', '.join(about['heads']) or 'none'}", ["embed {} FILE"]
+    else:
+        run = import_run(source, out, load(tokenizer_of) if tokenizer_of else None, precision)
+        tokenizer = run.tokenizer
+        about = {"tokenizer": tokenizer.name, "vocab": tokenizer.vocab, "comparable": run.comparable}
+        remarks, verbs = f"{tokenizer.name} tokens" + ("" if run.comparable else LOSSY), ["eval {} FILE", "inspect {}"]
+    stored, (numbers, words) = (Path(out) / TENSORS).stat().st_size, _sizes(run)
+    next_steps = "".join(f"\n  octavo {verb.format(out)}" for verb in verbs)
+    return Output({"run": out, **about, **numbers, "bytes": stored},
+                  f"{words} ({size(stored)}), {remarks}\nthe run is in {out}; next:{next_steps}")  # fmt: skip
 
 
 def export_run(run: Run | Encoder, target: str | Path, format: str = "arpa") -> list[str]:
@@ -138,9 +131,9 @@ def import_run(
         run.model.half()
         if not all(bool(torch.isfinite(tensor).all()) for tensor in run.model.parameters()):
             raise UserError("a weight is beyond what float16 can hold; import it with --precision float32")
-        save(run, out)
+        run.save(out)
         return load(out)  # what is computed with: the rounded weights, in single precision again
-    return save(run, out)
+    return run.save(out)
 
 
 def _readable(source: str | Path) -> Path:
@@ -162,10 +155,14 @@ def _readable(source: str | Path) -> Path:
     raise UserError(f"{path} is not a model that can be read: {HINTS.get(path.suffix, '')}give {READABLE}")
 
 
-def _sizes(model: Any) -> tuple[dict[str, Any], str]:
-    """How large a model is: numbers for JSON, and in words."""
+def _sizes(run: Run | Encoder) -> tuple[dict[str, Any], str]:
+    """How large a run's model is: numbers for JSON, and in words."""
+    parameters = parameter_count(run.model)
+    if isinstance(run, Encoder):
+        return {"parameters": parameters}, run.summary()
+    model: Any = run.model
     if spec_of(model).entries == "n-grams":
         sizes: list[int] = model.sizes()
         words = f"{sum(sizes):,} n-grams ({', '.join(f'{size:,}' for size in sizes)} of each order)"
         return {"ngrams": sizes}, words
-    return {"parameters": parameter_count(model)}, f"a transformer of {parameter_count(model):,} parameters"
+    return {"parameters": parameters}, f"a transformer of {parameters:,} parameters"

@@ -15,7 +15,6 @@ from tyro.conf import Positional, arg
 
 from octavo.cli.course import COURSE_ACTIONS, variants_of
 from octavo.cli.exercises_grade import grade
-from octavo.cli.flags import run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.exercises import Choice, Exercise, Formula, Function, Part, Truth
@@ -59,16 +58,6 @@ only a folder whose code you trust. list, show, check and grade take --json. --h
 
 example: octavo exercises check softmax-range
 """
-
-
-def run_exercises(argv: list[str]) -> None:
-    """Run the action that the first argument names."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE, end="")
-        return
-    if argv[0] not in ACTIONS:
-        raise UserError(f"there is no action {argv[0]!r}; the actions are {', '.join(ACTIONS)}")
-    run_command(ACTIONS[argv[0]], f"octavo exercises {argv[0]}", argv[1:])
 
 
 def list_(source: str | None = None, folder: str | None = None, json: bool = False) -> None:

@@ -1,43 +1,97 @@
-"""What the verbs' flags have in common."""
+"""What the verbs have in common: flags from a function's signature, groups of actions, and --json."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import os
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from octavo.cli.output import Output
+from octavo.errors import UserError
+
+F = TypeVar("F", bound=Callable[..., Any])
 STYLE = (OmitArgPrefixes, FlagCreatePairsOff)
-Corpora = Annotated[Positional[tuple[str, ...]], arg(metavar="CORPUS...", help_behavior_hint="(at least one)")]
+TEXTS = "A named dataset (octavo data list), a file, several, a folder, or - for standard input."
+Corpora = Annotated[
+    Positional[tuple[str, ...]], arg(metavar="CORPUS...", help_behavior_hint="(at least one)", help=TEXTS)
+]
 Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...", help_behavior_hint="(at least one)")]
 Files = Annotated[Positional[tuple[str, ...]], arg(metavar="FILE...")]
-InPath = Annotated[Positional[str], arg(metavar="IN")]
-OutPath = Annotated[Positional[str], arg(metavar="OUT")]
-RunPath = Annotated[Positional[str], arg(metavar="RUN")]
+InFile = Annotated[Positional[str], arg(metavar="FILE")]
+RunPath = Annotated[Positional[str], arg(metavar="RUN", help="A run folder.")]
 Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
+Device = Annotated[str, arg(help="auto, cpu or cuda.")]
+Field = Annotated[str, arg(help="JSON lines, parquet: where the text is.")]
+Json = Annotated[bool, arg(help="Print JSON.")]
+Flags = Mapping[str, tuple[Any, str]]  # by name: the default, and the help text
 
 
 def run_command(function: Callable[..., Any], prog: str, argv: Sequence[str]) -> None:
-    """Call a function with the flags that its signature and its configs ask for; renamed flags still work."""
+    """Call a function with the flags that its signature and its configs ask for; renamed flags still work.
+
+    One that returns an Output has --json besides.
+    """
+    function = with_json(function) if typing.get_type_hints(function).get("return") is Output else function
     tyro.cli(function, prog=prog, args=with_current_flags(argv, renamed_flags(function)), config=STYLE)
 
 
-def command(
-    function: Callable[..., None], doc: str, defaults: Mapping[str, Any], positional: Mapping[str, Any] | None = None
-) -> Callable[..., None]:
-    """The function, which takes keywords, with a flag for each of the defaults and for each field of a config."""
-    kinds = {**(positional or {}), **{name: type(default) for name, default in defaults.items()}}
+def with_json(function: Callable[..., Output]) -> Callable[..., None]:
+    """The function with a flag --json that decides how its output is printed."""
+
+    @functools.wraps(function)
+    def printed(*args: Any, json: bool, **flags: Any) -> None:
+        output = function(*args, **flags)
+        if int(os.environ.get("RANK", "0")):  # of several processes, the first one prints
+            return
+        output.show(json)
+        if output.failed:
+            raise SystemExit(1)
+
+    del printed.__wrapped__  # or the flags would be described as those of the function below
+    hints = {**typing.get_type_hints(function, include_extras=True), "json": Json, "return": None}
+    parameters = [one.replace(annotation=hints[one.name]) for one in inspect.signature(function).parameters.values()]
+    flag = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, annotation=Json, default=False)
+    printed.__signature__ = inspect.Signature([*parameters, flag])  # type: ignore[attr-defined]
+    printed.__annotations__ = hints
+    return printed
+
+
+def run_action(verb: str, usage: str, actions: Mapping[str, Callable[..., Any]], argv: list[str]) -> None:
+    """Run the action of a verb that the first word names; without one, print the usage."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage, end="")
+        return
+    if argv[0] not in actions:
+        raise UserError(f"there is no action {argv[0]!r}; the actions of octavo {verb} are {', '.join(actions)}")
+    run_command(actions[argv[0]], f"octavo {verb} {argv[0]}", argv[1:])
+
+
+def command(function: F, about: str, flags: Flags, required: Flags = MappingProxyType({})) -> F:
+    """The function, which takes keywords, with a flag for each default and for each field of a config.
+
+    What is required comes first; it has a kind in place of a default.
+    """
+    kinds = {name: kind for name, (kind, _) in required.items()} | {
+        name: type(default) for name, (default, _) in flags.items()
+    }
     function.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind,
-                          default=defaults.get(name, inspect.Parameter.empty))
+                          default=flags[name][0] if name in flags else inspect.Parameter.empty)
         for name, kind in kinds.items()
     ])  # fmt: skip
-    function.__annotations__, function.__doc__ = kinds, doc
+    helps = "".join(f"\n        {name}: {text}" for name, (_, text) in {**required, **flags}.items())
+    returns = typing.get_type_hints(function)["return"]
+    function.__annotations__, function.__doc__ = {**kinds, "return": returns}, f"{about}\n\n    Args:{helps}\n    "
     return function
 
 
@@ -67,3 +121,11 @@ def with_current_flags(argv: Sequence[str], renamed: Mapping[str, str]) -> list[
 def as_flag(name: str) -> str:
     """A field's name as it is written on the command line."""
     return f"--{name.replace('_', '-')}"
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a file; - is standard input."""
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error

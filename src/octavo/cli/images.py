@@ -2,117 +2,55 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.classify import print_result as print_result
 from octavo.cli.flags import RunPath
-from octavo.cli.output import print_json, print_table, write_page
+from octavo.cli.inspect import describe_run
+from octavo.cli.output import Output, print_table, rounded, write_page
 from octavo.errors import UserError
-from octavo.models.cost.parts import parameter_count
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
-from octavo.tasks.image_run import ImageEvaluation, ImageRun, load_images
-from octavo.tasks.images import evaluate_images, picture_of
+from octavo.tasks.images import ImageRun, evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
-from octavo.tasks.task import refuse_unfinished
 
+DIGITS = 6  # of the weights in JSON
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
-MOST_CLASSES = 20  # that a table of confusions is printed of
 
 
-def report(run: ImageRun, json: bool) -> None:
-    """How it was trained and what it scores."""
-    result, about = run.record.get("result", {}), run.record["images"]
-    if json:
-        short = {key: result[key] for key in result if key in ("accuracy", "standard_error", "examples", "log_loss")}
-        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **short, "images": about})
-        return
-    training = run.record["training"]
-    print(run.summary())
-    print(f"held out: {about['split']}; learnt from {about['train']:,} images")
-    print(f"trained in {run.record['train_seconds']:.1f} s, {training['steps']:,} steps: {training['why']}")
-    print(f"the run is in {run.path}, with {Path(str(run.path), 'report.html')}; next:")
-    print(f"  octavo eval {run.path}\n  octavo inspect {run.path} --image 0 --out look.html")
-
-
-def eval_(run: RunPath, images: ImageSource = "", json: bool = False) -> None:
+def eval_(run: RunPath, images: ImageSource = "") -> Output:
     """How often a run puts images into the right class; without images, those held out of its own.
 
     Example: octavo eval runs/vit
 
     Args:
-        run: A run folder.
         images: A name or a folder, as for octavo train; its held-out part is measured.
-        json: Print JSON.
     """
-    measured = evaluate_images(refuse_unfinished(load_images(run)), images or None)
-    if json:
-        print_json(measured.scores.to_json() | {"wrong": [list(one) for one in measured.wrong]})
-    else:
-        _print_scores(measured)
+    measured = evaluate_images(ImageRun.load(run).check_finished(), images or None)
+    result = measured.scores.to_json()
+    return Output(result | {"wrong": [list(one) for one in measured.wrong]}, lambda: print_result(result))
 
 
-def _print_scores(measured: ImageEvaluation) -> None:
-    scores = measured.scores
-    right = round(scores.accuracy * scores.examples)
-    print(f"{scores.accuracy:.2%} right ({right:,} of {scores.examples:,}, standard error {scores.spread:.2%})")
-    print(f"log loss {scores.log_loss:.4f} nats, macro F1 {scores.macro_f1:.4f}\n")
-    if len(scores.classes) <= MOST_CLASSES:
-        counted = zip(scores.classes, scores.confusion_CC, strict=True)
-        print_table(("truth", *scores.classes), [(name, *(str(n or "") for n in row)) for name, row in counted])
-        print("columns are the answers")
-    else:
-        worst = sorted(scores.per_class, key=lambda one: one["recall"])[:MOST_CLASSES]
-        cells = [
-            (one["class"], f"{one['recall']:.1%}", f"{one['precision']:.1%}", f"{one['examples']}") for one in worst
-        ]
-        print_table(("class", "found", "right when said", "images"), cells)
-
-
-def inspect(run: RunPath, image: str | None = None, out: str | None = None, json: bool = False) -> None:
+def inspect(run: RunPath, image: str | None = None, out: str | None = None) -> Output:
     """What a run is; with --image, what it makes of one image and where its heads look.
 
     Example: octavo inspect runs/vit --image 0 --out look.html
 
     Args:
-        run: A run folder.
         image: The number of a held-out image, from 0, or a picture file.
         out: Where to write a page with the maps drawn over the image, such as look.html.
-        json: Print JSON.
     """
-    loaded = refuse_unfinished(load_images(run))
+    loaded = ImageRun.load(run).check_finished()
     if image is None:
         if out is not None:
             raise UserError("there must be an image to draw with --out; add --image 0, or a picture file")
-        _print_run(loaded, json)
-        return
+        return describe_run(loaded)
     name, x_CHW, truth = picture_of(loaded, image)
     attention = attend_to_image(loaded, x_CHW)
-    if json:
-        print_json(_as_json(loaded, attention, truth))
-    else:
-        _print_attention(loaded, name, attention, truth)
     if out is not None:
         write_page(out, lens_page(loaded, name, x_CHW, truth))
-
-
-def _print_run(run: ImageRun, json: bool) -> None:
-    record = {
-        "run": str(run.path), "model": run.name, "parameters": parameter_count(run.model),
-        "sizes": run.model.sizes, "labels": list(run.labels), **run.record,
-    }  # fmt: skip
-    if json:
-        print_json(record)
-        return
-    print(run.summary())
-    about = run.record.get("images", {})
-    print(f"  parameters     {record['parameters']:,}")
-    print(f"  image          {' x '.join(str(run.model.sizes[key]) for key in ('height', 'width', 'channels'))}")
-    print(f"  patches        {run.model.rows} x {run.model.columns}")
-    print(f"  classes        {', '.join(run.labels)}")
-    print(f"  learnt from    {about.get('train', '?')} images of {about.get('source', '?')}")
-    print(f"  held out       {about.get('split', '?')}")
+    return Output(lambda: _as_json(loaded, attention, truth), lambda: _print_attention(loaded, name, attention, truth))
 
 
 def _print_attention(run: ImageRun, name: str, attention: ImageAttention, truth: int | None) -> None:
@@ -136,16 +74,12 @@ def _strongest(seen_hw: Any) -> str:
 
 
 def _as_json(run: ImageRun, attention: ImageAttention, truth: int | None) -> dict[str, Any]:
-    return {
+    found = {
         "answer": run.labels[attention.answer], "truth": None if truth is None else run.labels[truth],
-        "probability": {label: round(p, 6) for label, p in zip(run.labels, attention.p_V.tolist(), strict=True)},
-        "rollout": _rounded(attention.rollout_hw),
-        "heads": [{"layer": one.layer, "head": one.head, "entropy": round(one.entropy, 4),
-                   "distance": round(one.distance, 4), "seen": _rounded(one.seen_hw)} for one in attention.heads],
-        "channels": [{"layer": one.layer, "group": one.group, "itself": round(one.itself, 4)}
-                     for one in attention.groups],
+        "probability": dict(zip(run.labels, attention.p_V.tolist(), strict=True)),
+        "rollout": attention.rollout_hw.tolist(),
+        "heads": [{"layer": one.layer, "head": one.head, "entropy": one.entropy, "distance": one.distance,
+                   "seen": one.seen_hw.tolist()} for one in attention.heads],
+        "channels": [{"layer": one.layer, "group": one.group, "itself": one.itself} for one in attention.groups],
     }  # fmt: skip
-
-
-def _rounded(map_hw: Any) -> list[list[float]]:
-    return [[round(value, 5) for value in row] for row in map_hw.tolist()]
+    return dict(rounded(found, DIGITS))

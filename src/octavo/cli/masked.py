@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath
-from octavo.cli.output import print_json, print_table, size
+from octavo.cli.flags import Device, InFile, read_file
+from octavo.cli.output import Output, Table, print_table
 from octavo.errors import UserError
-from octavo.exchange.bert import is_bert
 from octavo.io.files import whole_file
-from octavo.io.run_folder import TENSORS, check_out
-from octavo.models.cost.parts import parameter_count
-from octavo.tasks.encoder import NAMED, PSEUDO, Encoder, load_encoder
-from octavo.text.reading import STDIN
+from octavo.models.parts.checks import check_positive
+from octavo.tasks.encoder import PSEUDO, load_encoder
 from octavo.text.tokenizers.wordpiece import MASK
 
+BertPath = Annotated[Positional[str], arg(metavar="RUN", help=(
+    "A run of octavo train bert, a Hugging Face folder with a BERT, or minilm."))]  # fmt: skip
 Sentence = Annotated[Positional[str], arg(metavar="TEXT")]
-SentenceFile = Annotated[Positional[str], arg(metavar="FILE")]
 SCORES = {
     "words_accuracy": "masked words found", "words_perplexity": "perplexity of masked words",
     "next_accuracy": "does the sentence follow?", "order_accuracy": "are the sentences in order?",
@@ -29,85 +26,51 @@ SCORES = {
 }  # fmt: skip
 
 
-def report(run: Encoder, json: bool) -> None:
-    """What came of pretraining, and what to do with it."""
-    record, result = run.record, run.record.get("result", {})
-    training, tokens = record["training"], record["train_tokens"]
-    if json:
-        about = {key: training.get(key) for key in ("steps", "why", "padding")}
-        print_json({"run": str(run.path), "train_seconds": record["train_seconds"], **about, **result})
-        return
-    print(f"{described(run)}, on {record['corpus']['name']}")
-    print(f"read {tokens:,} tokens in {training['steps']:,} steps, {training.get('padding', 0):.2%} of them padding: "
-          f"{tokens / max(record['train_seconds'], 1e-9):,.0f} tokens/s: {training['why']}")  # fmt: skip
-    shown = {key: f"{result[key]:,.1f}" if key == "words_perplexity" else f"{result[key]:.1%}" for key in SCORES
-             if key in result}  # fmt: skip
-    rows = [(SCORES[key], value) for key, value in shown.items()]
+def print_result(result: dict[str, Any]) -> None:
+    """The measures of pretraining on the held-out part."""
+    rows = [(title, f"{result[key]:,.1f}" if key == "words_perplexity" else f"{result[key]:.1%}")
+            for key, title in SCORES.items() if key in result]  # fmt: skip
     print_table(("on the held-out part", ""), rows)
-    print(f"the run is in {run.path}; next:")
-    if run.model.words is not None:
-        print(f'  octavo fill {run.path} "a text with a {MASK} in it"')
-    print(f"  octavo embed {run.path} FILE\n  octavo export {run.path}")
 
 
-def fill(run: RunPath, text: Sentence, top: int = 5, json: bool = False) -> None:
+def fill(run: BertPath, text: Sentence, top: int = 5) -> Output:
     """Fill in masked words; or, of a text without any, say how well each word is predicted from all others.
 
     Example: octavo fill runs/bert "the [MASK] sat"
 
     Args:
-        run: A run of octavo train bert, or a Hugging Face folder with a BERT.
         text: A text with [MASK] in it. Without one, its pseudo-log-likelihood: it ranks texts, but is no probability.
         top: How many words to show for each [MASK].
-        json: Print JSON.
     """
-    if top < 1:
-        raise UserError(f"top must be at least 1: top={top}; try --top 5")
+    check_positive("top", top, 5)
     encoder = load_encoder(run)
     if MASK not in text:
         found = encoder.pseudo_log_likelihood(text)
-        if json:
-            scores = {"text": text, "tokens": found.tokens, "nats": found.nats}
-            print_json(scores | {"pseudo_log_likelihood": found.total, "label": PSEUDO})
-            return
-        print_table(("token", "log p given the others"), [(t, f"{n:.3f}") for t, n in zip(*found, strict=True)])
-        print(f"{found.total:.3f} nats, {found.total / len(found.tokens):.3f} a token\n{PSEUDO}")
-        return
-    guesses = encoder.fill(text, top)
-    best = encoder.filled(text)
-    if json:
-        masks = [[one._asdict() for one in some] for some in guesses]
-        print_json({"text": text, "filled": best, "masks": masks})
-        return
-    print(best)
+        scores = {"text": text, "tokens": found.tokens, "nats": found.nats, "pseudo_log_likelihood": found.total}
+        each = [(token, f"{nats:.3f}") for token, nats in zip(*found, strict=True)]
+        mean = f"{found.total:.3f} nats, {found.total / len(found.tokens):.3f} a token\n{PSEUDO}"
+        return Output(scores | {"label": PSEUDO}, Table(("token", "log p given the others"), each), mean)
+    guesses, best = encoder.fill(text, top), encoder.filled(text)
+    masks = [[one._asdict() for one in some] for some in guesses]
     rows = [(str(i + 1), one.token, f"{one.probability:.2%}") for i, some in enumerate(guesses) for one in some]
-    print_table((MASK, "word", "probability"), rows, left=(0, 1))
+    table = Table((MASK, "word", "probability"), rows, left=(0, 1))
+    return Output({"text": text, "filled": best, "masks": masks}, best, table)
 
 
 def embed(
-    run: RunPath,
-    file: SentenceFile,
-    query: str | None = None,
-    top: int = 5,
-    out: str | None = None,
-    device: str = "auto",
-    json: bool = False,
-) -> None:
+    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: str | None = None, device: Device = "auto"
+) -> Output:  # fmt: skip
     """Make a vector of each line of a file, and show which sentences are nearest.
 
     Example: octavo embed minilm sentences.txt --query "how do I cook rice?"
 
     Args:
-        run: A run of octavo train bert, a Hugging Face folder with a BERT, or minilm.
         file: A text file with one sentence a line, or - for standard input.
         query: Show the sentences nearest to this one; without it, the pairs nearest to each other.
         top: How many to show.
         out: A .npy file for the vectors: one row a line, of length one.
-        device: auto, cpu or cuda.
-        json: Print JSON.
     """
-    if top < 1:
-        raise UserError(f"top must be at least 1: top={top}; try --top 5")
+    check_positive("top", top, 5)
     lines = _lines(file)
     encoder = load_encoder(run)
     vectors_ND = encoder.encode(lines, device)
@@ -120,12 +83,11 @@ def embed(
         found = [(float(s), lines[i]) for s, i in zip(best.values, best.indices.tolist(), strict=True)]
     else:
         found = [(s, f"{lines[i]}\n{lines[j]}") for s, i, j in nearest_pairs(vectors_ND, top)]
-    if json:
-        nearest = [{"similarity": s, "sentences": text.split("\n")} for s, text in found]
-        print_json({"sentences": len(lines), "width": encoder.width, "nearest": nearest, "file": out})
-        return
-    print_table(("cosine", "nearest sentences"), [(f"{s:.3f}", text) for s, text in found], left=(1,))
-    print(f"{len(lines):,} sentences as vectors of {encoder.width}" + (f", written to {out}" if out else ""))
+    nearest = [{"similarity": s, "sentences": text.split("\n")} for s, text in found]
+    rows = [(f"{s:.3f}", text) for s, text in found]
+    words = f"{len(lines):,} sentences as vectors of {encoder.width}" + (f", written to {out}" if out else "")
+    result = {"sentences": len(lines), "width": encoder.width, "nearest": nearest, "file": out}
+    return Output(result, Table(("cosine", "nearest sentences"), rows, left=(1,)), words)
 
 
 def nearest_pairs(vectors_ND: Tensor, top: int) -> list[tuple[float, int, int]]:
@@ -142,35 +104,9 @@ def nearest_pairs(vectors_ND: Tensor, top: int) -> list[tuple[float, int, int]]:
 
 def _lines(file: str) -> list[str]:
     try:
-        text = Path("/dev/stdin" if file == STDIN else file).read_text(encoding="utf-8")
+        text = read_file(file).decode()
     except UnicodeDecodeError as error:
         raise UserError(f"{file} must be UTF-8: {error}; convert it") from error
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    if not (found := [line for line in lines if line]):
+    if not (found := [" ".join(line.split()) for line in text.splitlines() if line.strip()]):
         raise UserError(f"there are no sentences in {file}: each stands on a line of its own")
     return found
-
-
-def imports_bert(source: str) -> bool:
-    """Whether octavo import should make an encoder of it."""
-    return is_bert(source) or (source in NAMED and not Path(source).exists())
-
-
-def import_bert(source: str, out: str, json: bool) -> None:
-    """Make a run of a BERT that others made."""
-    check_out(out)
-    run = load_encoder(source)
-    tasks = ", ".join(run.model.config.tasks) or "none"
-    run.save(out)
-    stored = (Path(out) / TENSORS).stat().st_size
-    if json:
-        about = {"run": out, "parameters": parameter_count(run.model), "bytes": stored, "vocab": run.model.vocab}
-        print_json(about | {"heads": list(run.model.config.tasks)})
-        return
-    print(f"{described(run)} ({size(stored)}), heads: {tasks}")
-    print(f"the run is in {out}; next:\n  octavo embed {out} FILE")
-
-
-def described(run: Encoder) -> str:
-    """A BERT in a few words."""
-    return f"a BERT of {parameter_count(run.model):,} parameters, {run.model.vocab:,} tokens known"

@@ -1,20 +1,59 @@
-"""Tables and JSON on standard output."""
+"""What a verb prints: tables, or JSON, on standard output; notes on standard error."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from octavo.config import plain_json
 from octavo.io.files import size as size
 from octavo.io.files import whole_file
 
 
+class Table(NamedTuple):
+    """A table to print; `left` columns align left."""
+
+    titles: Sequence[str]
+    rows: Iterable[Sequence[str]]
+    left: Sequence[int] = (0,)
+
+
+class Output:
+    """What a verb found: a value for --json, or a function that gives it; texts, tables and what prints more.
+
+    Where a part of an experiment has failed, the command does not end as if all were well.
+    """
+
+    def __init__(self, data: Any, *parts: str | Table | Callable[[], object], failed: bool = False) -> None:
+        self.data, self.parts, self.failed = data, parts, failed
+
+    def show(self, as_json: bool) -> None:
+        """Print it."""
+        if as_json:
+            print_json(self.data() if callable(self.data) else self.data)
+            return
+        for part in self.parts:
+            if isinstance(part, Table):
+                print_table(*part)
+            else:
+                print(part) if isinstance(part, str) else part()
+
+
 def print_json(value: Any) -> None:
-    """One JSON value; numbers that are not finite must have been made null before."""
+    """One JSON value; dataclasses are objects, and numbers that are not finite are null."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(value, ensure_ascii=not unicode, allow_nan=False))
+    print(json.dumps(plain_json(value), ensure_ascii=not unicode, allow_nan=False))
+
+
+def rounded(value: Any, digits: int) -> Any:
+    """The value with every number in it that is no integer rounded."""
+    if isinstance(value, Mapping):
+        return {key: rounded(one, digits) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one, digits) for one in value]
+    return round(value, digits) if isinstance(value, float) else value
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:
@@ -35,9 +74,9 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequ
     sys.stdout.write(drawn.get())
 
 
-def note(text: str) -> None:
+def note(*lines: str) -> None:
     """Say something that is not a result."""
-    print(text, file=sys.stderr)
+    print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr)
 
 
 def write_page(path: str, page: str) -> None:
@@ -45,11 +84,3 @@ def write_page(path: str, page: str) -> None:
     with whole_file(path) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
     note(f"the page is {path}")
-
-
-def exit_if_failed(failed: Mapping[str, str]) -> None:
-    """Say which parts of an experiment failed; then the command does not end as if all were well."""
-    for name, error in failed.items():
-        note(f"{name} failed: {error}")
-    if failed:
-        raise SystemExit(1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.output import note, print_json, print_table, size
+from octavo.cli.output import Output, Table, note, size
 from octavo.errors import UserError
 from octavo.io.run_folder import TENSORS, find_runs, is_others_config, read_record
 from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
@@ -16,14 +16,13 @@ from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure,
 RUNS = "runs"
 
 
-def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json: bool = False) -> None:
+def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS) -> Output:
     """The runs in a folder, each with its own figure; language models first, the best before the others.
 
     Example: octavo list runs
 
     Args:
         folder: Where the runs are.
-        json: Print JSON.
     """
     if folder != RUNS and not Path(folder).is_dir():
         raise UserError(f"there is no folder {folder}; name one that holds runs")
@@ -39,16 +38,12 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json
     if foreign:
         note(f"not runs, but read like them (Hugging Face): {', '.join(foreign)}")
     found.sort(key=_order)
-    if json:
-        print_json([
-            {"run": str(path), "figures": dict(figures_of(record)), **record} for path, record in found
-        ])  # fmt: skip
-        return
+    rows = [{"run": str(path), "figures": dict(figures_of(record)), **record} for path, record in found]
     if not found:
-        note(f"no runs in {folder}; make one with: octavo train ngram shakespeare --out runs/kn")
-        return
-    rows = [_row(path, record) for path, record in found]
-    print_table(("run", "model", "trained on", "figure", "", "train s", "size"), rows, left=(0, 1, 2, 4))
+        hint = f"no runs in {folder}; make one with: octavo train ngram shakespeare --out runs/kn"
+        return Output(rows, lambda: note(hint))
+    titles = ("run", "model", "trained on", "figure", "", "train s", "size")
+    return Output(rows, Table(titles, [_row(path, record) for path, record in found], left=(0, 1, 2, 4)))
 
 
 def _order(one: tuple[Path, Mapping[str, Any]]) -> tuple[bool, str, float, str]:

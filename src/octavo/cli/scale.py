@@ -7,27 +7,27 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.cli.flags import Corpora, command, run_command
-from octavo.cli.output import exit_if_failed, note, print_json
-from octavo.experiments.scale.plan import BUDGET, EVALUATIONS, QUICK, QUICK_BUDGET, Plan
+from octavo.cli.flags import TEXTS, Corpora, command, run_command
+from octavo.cli.output import Output, note
+from octavo.experiments.scale.page import summary
 from octavo.experiments.scale.power_law import CONFIDENCE
-from octavo.experiments.scale.run import HELD_OUT_BYTES, scale
-from octavo.experiments.scale.wording import summary
+from octavo.experiments.scale.result import Scaling
+from octavo.experiments.scale.run import BUDGET, EVALUATIONS, HELD_OUT_BYTES, QUICK, QUICK_BUDGET, ScalePlan, scale
 from octavo.experiments.table import table_text
+from octavo.io.run_folder import REPORT
 from octavo.models import find_spec, preset
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.run import REPORT
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 
 MAX_LINE_CHARACTERS = 79
-HOW = """        loop: How long each training lasts, and in what pieces.
-        optim: How the weights are changed.
-"""
+ABOUT = {
+    "config": "The model; of a network, the largest one.", "text": "The text and its tokens.",
+    "loop": "How long each training lasts, and in what pieces.", "optim": "How the weights are changed.",
+}  # fmt: skip
 
 
 def run_scale(argv: list[str]) -> None:
@@ -42,67 +42,45 @@ def run_scale(argv: list[str]) -> None:
     run_command(_scale(argv[0], argv), f"octavo scale {argv[0]}", argv[1:])
 
 
-@dataclass(frozen=True)
-class ScaleFlags:
-    """What is varied."""
-
-    against: str = "auto"
-    """The model to compare with. auto: an n-gram whose order is chosen for each length; none: nothing."""
-    lengths: tuple[float, ...] = ()
-    """Shares of the training text to learn from; else 1/16, 1/8, 1/4, 1/2 and 1."""
-    sizes: tuple[float, ...] = ()
-    """Shares of a network's width; else 1/4, 1/2 and 1."""
-    budgets: tuple[float, ...] = ()
-    """Shares of the budget, for the whole network on the whole text; else 1/8, 1/4, 1/2 and 1."""
-    seeds: int = 1
-    """Train every network so many times, from other initial weights: narrower intervals."""
-    seed: int = 0
-    """The first of the seeds."""
-    held_out: int = HELD_OUT_BYTES
-    """Score at most so many bytes of the held-out text."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    quick: bool = False
-    """Fewer and shorter trainings, 3 s each: done in about a minute."""
-    jobs: int = 1
-    """How many trainings run at a time, each in a process of its own with its share of the cores."""
-    json: bool = False
-    """Print JSON."""
-
-
-def _scale(model: str, argv: list[str]) -> Callable[..., None]:
+def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
-    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=EVALUATIONS)
+    usual_plan, budget = (QUICK, QUICK_BUDGET) if "--quick" in argv else (ScalePlan(), BUDGET)
     order_given = any(word.split("=")[0] == "--order" for word in argv)  # also where it is the usual one
-
-    steps = {"loop": asked, "optim": OptimizerConfig()} if find_spec(kind).trained_by_gradient else {}
+    loop = LoopConfig(budget=budget, evaluations=EVALUATIONS)
+    steps = {"loop": loop, "optim": OptimizerConfig()} if find_spec(kind).trained_by_gradient else {}
     usual_configs = {"config": usual, **steps, "text": TextConfig()}
+    flags = {key: (config, ABOUT[key]) for key, config in usual_configs.items()} | {
+        "plan": (usual_plan, "What is varied."),
+        "against": (
+            "auto", "The model to compare with. auto: an n-gram whose order is chosen for each length; none: nothing."),
+        "seed": (0, "The first of the seeds."),
+        "held_out": (HELD_OUT_BYTES, "Score at most so many bytes of the held-out text."),
+        "device": ("auto", "auto, cpu or cuda."),
+        "quick": (False, "Fewer and shorter trainings, 3 s each: done in about a minute."),
+        "jobs": (1, "How many trainings run at a time, each in a process of its own with its share of the cores."),
+        "out": (f"runs/scale-{model}", "The folder for the results and the page."),
+    }  # fmt: skip
 
-    def verb(corpus: tuple[str, ...], vary: ScaleFlags, out: str, **configs: Any) -> None:
+    def verb(corpus: tuple[str, ...], plan: ScalePlan, quick: bool, out: str, **given: Any) -> Output:
+        configs = {name: given.pop(name) for name in usual_configs}
         settings = {key: value for name, one in configs.items() for key, value in _changed(one, usual_configs[name])}
         if steps:
             settings = {"budget": configs["loop"].budget, **settings}
         elif order_given:
             settings["order"] = configs["config"].order
-        _run(model, corpus, settings, vary, out, shlex.join(["octavo", "scale", *argv]))
+        command = shlex.join(["octavo", "scale", *argv])
+        found = scale(model, list(corpus), plan=plan, out=out, command=command, **given, **settings)
+        note(*found.notes)
+        note(*(f"{point.model} on {point.bytes:,} bytes failed: {point.error}" for point in found.failed))
+        return Output(found.to_json, lambda: _print_result(found, Path(out) / REPORT), failed=bool(found.failed))
 
-    doc = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
+    about = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
 
     Example: octavo scale {model} shakespeare --quick --out runs/scale-quick
 
-    Stopped (Ctrl-C) or killed, the same command resumes it.
-
-    Args:
-        corpus: A named source (octavo data list), a file, several, or a folder.
-        config: The model; of a network, the largest one.
-{HOW if steps else ""}        text: The text and its tokens.
-        vary: What is varied.
-        out: The folder for the results and the page.
-    """
-    return command(
-        verb, doc, {**usual_configs, "vary": ScaleFlags(), "out": f"runs/scale-{model}"}, {"corpus": Corpora}
-    )
+    Stopped (Ctrl-C) or killed, the same command resumes it."""
+    return command(verb, about, flags, {"corpus": (Corpora, TEXTS)})
 
 
 def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:
@@ -111,23 +89,7 @@ def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in values if value != getattr(usual, name)]
 
 
-def _run(
-    model: str, corpus: tuple[str, ...], settings: dict[str, Any], flags: ScaleFlags, out: str, command: str
-) -> None:
-    usual = QUICK if flags.quick else Plan()
-    given = {name: value for name in ("lengths", "sizes", "budgets") if (value := getattr(flags, name))}
-    found = scale(
-        model, list(corpus), against=flags.against, plan=dataclasses.replace(usual, **given, seeds=flags.seeds),
-        seed=flags.seed, device=flags.device, held_out=flags.held_out, out=out, jobs=flags.jobs,
-        command=command, **settings,
-    )  # fmt: skip
-    for line in found.notes:
-        note(line)
-    failed = {f"{point.model} on {point.bytes:,} bytes": point.error or "" for point in found.failed}
-    if flags.json:
-        print_json(found.to_json())
-        exit_if_failed(failed)
-        return
+def _print_result(found: Scaling, page: Path) -> None:
     print(f"All are measured on the same {found.held_out_bytes:,} bytes that none of them learnt from.\n")
     sys.stdout.write(table_text(found.rows, sys.stdout))
     networks = any(point.flops for point in found.points)
@@ -136,5 +98,4 @@ def _run(
         print(textwrap.fill(line, MAX_LINE_CHARACTERS, subsequent_indent="  "))
     if any(curve.fit is not None for curve in found.curves):
         print(f"\nIn brackets, and of floor and exponent: intervals of {CONFIDENCE:.0%}.")
-    print(f"The page with the figures: {Path(out) / REPORT}")
-    exit_if_failed(failed)
+    print(f"The page with the figures: {page}")

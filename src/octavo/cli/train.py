@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from octavo.cli.flags import RunPath, Sources, command, run_command
-from octavo.cli.output import note, print_json
-from octavo.cli.verbs import verb_function
+from octavo.cli.output import Output, note
+from octavo.cli.verbs import TASK_VERBS, TaskVerbs, verb_function
+from octavo.io.run_folder import REPORT
 from octavo.models import MODELS
 from octavo.tasks.task import Task, find_task, task_for
 from octavo.tasks.training_run import resume_run, train_run
 
 FACTS = "a gpt that learns facts from a text and answers questions; see also answer"
-REPORTS = {  # what reports on a trained run, by task: report(run, json)
-    "language": "train.report_language", "facts": "answer.report", "images": "images.report",
-    "translation": "translate.report", "masked": "masked.report", "classification": "classify.report",
-}  # fmt: skip
 ABOUT = {"config": "The model.", "settings": "The data, and how they are shown to the model.",
          "loop": "How long, and in what batches.", "optimizer": "How the weights are changed."}  # fmt: skip
 
@@ -38,82 +34,72 @@ def run_train(argv: list[str]) -> None:
     run_command(train_command(task_for(argv[0]), argv[0]), f"octavo train {argv[0]}", argv[1:])
 
 
-def train_command(task: Task[Any, Any], name: str) -> Callable[..., None]:
+def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
     """A function whose signature is the flags of a model."""
     model, usual = task.configs(name)
 
-    def train(data: Sources, out: str, measure: bool, seed: int, device: str, json: bool, **configs: Any) -> None:
+    def train(data: Sources, out: str, measure: bool, seed: int, device: str, **configs: Any) -> Output:
         recipe = task.made_recipe(model, configs, seed, device)
-        report(task, train_run(task, recipe, list(data), out, measure), json)
+        return report(train_run(task, recipe, list(data), out, measure))
 
-    plain = {"out": f"runs/{name}", "measure": True, "seed": 0, "device": "auto", "json": False}
-    return command(train, _help(task, name, usual), {**usual, **plain}, {"data": Sources})
+    flags = {key: (config, ABOUT[key]) for key, config in usual.items()} | {
+        "out": (f"runs/{name}", "The folder the run is written to."),
+        "measure": (True, "--no-measure ends when the model is saved, without measuring it."),
+        "seed": (0, "For everything drawn at random: the first weights, the order of the data, dropout, samples."),
+        "device": ("auto", "auto, cpu or cuda."),
+    }
+    return command(train, _help(task, name, "loop" in usual), flags, {"data": (Sources, task.data_help)})
 
 
-def _help(task: Task[Any, Any], name: str, usual: dict[str, Any]) -> str:
+def _help(task: Task[Any, Any], name: str, by_steps: bool) -> str:
     verb = f"classify train {name}" if task.name == "classification" else f"train {name}"
-    example = task.example if "loop" in usual else task.example.split()[0]
+    data = task.example.split()[0]
     more = {"ngram": " --order 7 --tokenizer byte", "mix": " --parts runs/kn7 runs/bag", "head": " --base runs/gru"}
     steps = f"""
 
     Stopped (Ctrl-C) or killed, resume it: octavo resume runs/{name}
 
-    Several processes: torchrun --nproc-per-node 2 -m octavo.cli {verb} {task.example.split()[0]}"""
-    configs = "\n".join(f"        {key}: {ABOUT[key]}" for key in usual)
+    Several processes: torchrun --nproc-per-node 2 -m octavo.cli {verb} {data}"""
     return f"""Train a model to {task.purpose}, and measure it on data that are held out.
 
-    Example: octavo {verb} {example}{more.get(name, "")} --out runs/{name}{steps if "loop" in usual else ""}
-
-    Args:
-        data: {task.data_help}
-{configs}
-        out: The folder the run is written to.
-        measure: --no-measure ends when the model is saved, without measuring it.
-        seed: For everything that is drawn at random: the first weights, the order of the data, dropout, samples.
-        device: auto, cpu or cuda.
-        json: Print JSON.
-    """
+    Example: octavo {verb} {task.example if by_steps else data}{more.get(name, "")} --out runs/{name}""" + (
+        steps if by_steps else ""
+    )
 
 
-def resume(run: RunPath, budget: str | None = None, measure: bool = True, json: bool = False) -> None:
+def resume(run: RunPath, budget: str | None = None, measure: bool = True) -> Output:
     """Resume training that was stopped or killed, as if it had not been; or, with a larger budget, any run that was
     trained step by step.
 
     Example: octavo resume runs/gru --budget 10min
 
     Args:
-        run: A run folder.
         budget: How long to train in all, what is done included; without it, as it was.
         measure: --no-measure ends when the model is saved, without measuring it.
-        json: Print JSON.
     """
-    trained = resume_run(run, budget, measure)
-    report(find_task(trained.record.get("task", trained.task)), trained, json)
+    return report(resume_run(run, budget, measure))
 
 
-def report(task: Task[Any, Any], run: Any, json: bool) -> None:
-    """Report on a trained run, as its task does; of several processes, the first one reports."""
-    if int(os.environ.get("RANK", "0")):
-        return
-    for line in run.record.get("notes", ()):
-        note(line)
-    verb_function(REPORTS[task.name])(run, json)
+def report(run: Any) -> Output:
+    """How a run was trained and what it scores, whatever its task."""
+    record, task = run.record, find_task(run.task)
+    result, training = record.get("result") or {}, record.get("training") or {}
+    note(*record.get("notes", ()))
+    known = training | run.description()
+    about = {key: known[key] for key in ("steps", "why", "padding", "temperature") if key in known}
+    data = {"run": str(run.path), "train_seconds": record["train_seconds"], task.data_key: record[task.data_key]}
+    return Output(data | about | result, lambda: _print_report(run, TASK_VERBS[task.name], about, result))
 
 
-def report_language(run: Any, json: bool) -> None:
-    """How it was trained and what it scores."""
-    result = run.record.get("result")
-    if json:
-        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **(result or {})})
-        return
-    print(run.summary())
-    tokens, seconds = run.record["train_tokens"], run.record["train_seconds"]
-    training, speed = run.record.get("training"), tokens / max(seconds, 1e-9)
-    why = f", {training['steps']:,} steps, {speed:,.0f} tokens/s: {training['why']}" if training else ""
-    print(f"trained on {tokens:,} tokens in {seconds:.2f} s{why}")
-    if result and result["bits_per_byte"] is None:
-        print(
-            f"{result['impossible']:,} of {result['tokens']:,} held-out tokens have probability zero; smooth the model"
-        )
-    print(f"the run is in {run.path}; next:")
-    print(f"  octavo eval {run.path} FILE\n  octavo generate {run.path} --max-tokens 200\n  octavo inspect {run.path}")
+def _print_report(run: Any, verbs: TaskVerbs, training: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    seconds = run.record["train_seconds"]
+    counts = {key: value for key, value in run.record.items() if key in ("train_tokens", "train_examples")}
+    read = "".join(f" on {count:,} {key.removeprefix('train_')}" for key, count in counts.items())
+    speed = "".join(f", {n / max(seconds, 1e-9):,.0f} {key.removeprefix('train_')}/s" for key, n in counts.items())
+    why = f"{speed}, {training['steps']:,} steps: {training['why']}" if "why" in training else ""
+    print(f"{run.summary()}\ntrained{read} in {seconds:.2f} s{why}")
+    if result:
+        verb_function(f"{verbs.module}.print_result")(result)
+    page = f", with {run.path / REPORT}" if (run.path / REPORT).is_file() else ""
+    print(f"the run is in {run.path}{page}; next:")
+    print("\n".join(f"  octavo {words.format(run=run.path)}" for words in verbs.next_steps))

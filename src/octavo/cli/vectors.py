@@ -9,15 +9,16 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, run_command
-from octavo.cli.output import note, print_json, print_table
+from octavo.cli.flags import Corpora, Field, run_action, run_command
+from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
 from octavo.inspect.word_similarity import Compass, check
+from octavo.models.parts.checks import check_positive
 from octavo.text import open_text
 from octavo.text.word_vectors import read_vectors, write_vectors
 from octavo.training.glove import GloveConfig, train_glove
 
-VectorFile = Annotated[Positional[str], arg(metavar="FILE")]
+VectorFile = Annotated[Positional[str], arg(metavar="FILE", help="A file of vectors, or glove-6b-50d.")]
 WordList = Annotated[Positional[tuple[str, ...]], arg(metavar="WORD...")]
 
 USAGE = """usage: octavo vectors CORPUS... --out FILE      learn vectors from a text
@@ -33,15 +34,12 @@ example: octavo vectors shakespeare --out plays.txt
 
 def run_vectors(argv: list[str]) -> None:
     """Dispatch near, analogy and check; anything else is a corpus to learn from."""
-    if not argv or argv == ["-h"] or argv == ["--help"]:
-        print(USAGE, end="")
-        if argv:
-            run_command(train, "octavo vectors", ["--help"])
+    if argv and argv[0] not in ACTIONS:
+        if argv[0] in ("-h", "--help"):
+            print(USAGE, end="")
+        run_command(train, "octavo vectors", argv)
         return
-    action = argv[0] if argv[0] in ACTIONS else "train"
-    args = argv[1:] if argv[0] in ACTIONS else argv
-    name = f"octavo vectors {action}" if argv[0] in ACTIONS else "octavo vectors"
-    run_command(ACTIONS[action], name, args)
+    run_action("vectors", USAGE, ACTIONS, argv)
 
 
 def train(
@@ -49,24 +47,20 @@ def train(
     config: GloveConfig = GloveConfig(),  # noqa: B008
     out: str = "vectors.txt",
     header: bool = False,
-    field: str = "text",
+    field: Field = "text",
     errors: Literal["strict", "replace"] = "strict",
     seed: int = 0,
-    json: bool = False,
-) -> None:
+) -> Output:
     """Learn GloVe vectors from a text and write them as text.
 
     Example: octavo vectors shakespeare --out plays.txt
 
     Args:
-        corpus: A named dataset (octavo data list), a file, several, a folder, or - for standard input.
         config: The vectors.
         out: The file they are written to.
         header: Begin the file with word2vec's line of counts.
-        field: JSON lines, parquet: where the text is.
         errors: What is not UTF-8: refuse it or replace it.
         seed: Of the random start and order.
-        json: Print JSON.
     """
     if not corpus:
         raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
@@ -75,72 +69,59 @@ def train(
     text = open_text(list(corpus), field=field, errors=errors)
     vectors, summary = train_glove(text.chunks(), config, seed, lambda row: losses.append(row["loss"]))
     write_vectors(out, vectors, header)
-    if json:
-        print_json({"file": out, **summary, "dim": config.dim, "loss": losses})
-        return
     epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""
-    print(f"{summary['words']:,} words, {summary['pairs']:,} pairs of words near each other{epochs}")
-    print(f"learnt from {summary['tokens']:,} words in {summary['seconds']:.1f} s")
-    print(f"the vectors are in {out}; next:\n  octavo vectors near {out} {vectors.words[len(vectors.words) // 10]}")
-    print(f"  octavo train bigram CORPUS --tokenizer word --vectors {out} --dim {config.dim}")
+    words = (
+        f"{summary['words']:,} words, {summary['pairs']:,} pairs of words near each other{epochs}\n"
+        f"learnt from {summary['tokens']:,} words in {summary['seconds']:.1f} s\n"
+        f"the vectors are in {out}; next:\n  octavo vectors near {out} {vectors.words[len(vectors.words) // 10]}\n"
+        f"  octavo train bigram CORPUS --tokenizer word --vectors {out} --dim {config.dim}"
+    )
+    return Output({"file": out, **summary, "dim": config.dim, "loss": losses}, words)
 
 
-def near(file: VectorFile, words: WordList, count: int = 10, json: bool = False) -> None:
+def near(file: VectorFile, words: WordList, count: int = 10) -> Output:
     """The words whose vectors are at the smallest angles to each word's.
 
     Example: octavo vectors near glove-6b-50d king queen
 
     Args:
-        file: A file of vectors, or glove-6b-50d.
         words: The words.
         count: How many to show.
-        json: Print JSON.
     """
     if not words:
         raise UserError(f"name a word: octavo vectors near {file} king")
     compass = _open(file, count)
     found = {word: compass.nearest(word, count) for word in words}
-    if json:
-        print_json({word: [{"word": other, "cosine": c} for other, c in rows] for word, rows in found.items()})
-        return
-    print_table(("word", "near it"), [(word, _shown(rows)) for word, rows in found.items()], left=(0, 1))
+    shown = [(word, _shown(rows)) for word, rows in found.items()]
+    data = {word: _as_json(rows) for word, rows in found.items()}
+    return Output(data, Table(("word", "near it"), shown, left=(0, 1)))
 
 
-def analogy(
-    file: VectorFile, a: Positional[str], b: Positional[str], c: Positional[str], count: int = 5, json: bool = False
-) -> None:
+def analogy(file: VectorFile, a: Positional[str], b: Positional[str], c: Positional[str], count: int = 5) -> Output:
     """A is to B as C is to what: the words nearest to B - A + C.
 
     Example: octavo vectors analogy glove-6b-50d man king woman
 
     Args:
-        file: A file of vectors, or glove-6b-50d.
         a: The first word.
         b: What it is to.
         c: The third word.
         count: How many answers to show.
-        json: Print JSON.
     """
     rows = _open(file, count).analogy(a, b, c, count)
-    if json:
-        print_json([{"word": word, "cosine": cosine} for word, cosine in rows])
-        return
-    print(f"{a} is to {b} as {c} is to: {_shown(rows)}")
+    return Output(_as_json(rows), f"{a} is to {b} as {c} is to: {_shown(rows)}")
 
 
-def check_(file: VectorFile, json: bool = False) -> None:
+def check_(file: VectorFile) -> Output:
     """Ask analogies and similarities from a small list of octavo's own.
 
     Example: octavo vectors check glove-6b-50d
-
-    Args:
-        file: A file of vectors, or glove-6b-50d.
-        json: Print JSON.
     """
     result = check(_open(file))
-    if json:
-        print_json({"file": file, **result})
-        return
+    return Output({"file": file, **result}, lambda: _print_check(result))
+
+
+def _print_check(result: dict[str, Any]) -> None:
     rows = [(kind, f"{got['right']} of {got['asked']}", f"{got['asked']} of {got['of']}")
             for kind, got in result["analogies"].items()]  # fmt: skip
     print(f"{result['words']:,} words of {result['dim']} dimensions")
@@ -161,16 +142,18 @@ def _check_out(out: str, corpus: tuple[str, ...]) -> None:
 
 
 def _open(file: str, count: int = 1) -> Compass:
-    if count < 1:
-        raise UserError(f"count must be at least 1: count={count}; try --count 10")
+    check_positive("count", count, 10)
     vectors = read_vectors(file)
-    for line in vectors.notes:
-        note(line)
+    note(*vectors.notes)
     return Compass(vectors)
+
+
+def _as_json(rows: list[tuple[str, Any]]) -> list[dict[str, Any]]:
+    return [{"word": word, "cosine": cosine} for word, cosine in rows]
 
 
 def _shown(rows: list[tuple[str, Any]]) -> str:
     return ", ".join(f"{word} {cosine:.2f}" for word, cosine in rows)
 
 
-ACTIONS: dict[str, Callable[..., None]] = {"train": train, "near": near, "analogy": analogy, "check": check_}
+ACTIONS: dict[str, Callable[..., Output]] = {"near": near, "analogy": analogy, "check": check_}

@@ -1,7 +1,4 @@
-"""The verbs that use models: which function serves each, and which serves it for runs of another task.
-
-A function is imported when its verb is called: what every verb needs together takes seconds.
-"""
+"""Calling a verb, and what the command line has of its own for each task."""
 
 from __future__ import annotations
 
@@ -9,53 +6,46 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from octavo.cli.flags import run_command
+from octavo.cli import VERBS
+from octavo.cli.flags import run_action, run_command
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, read_record
 
-FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
-    "compare": "compare.compare",
-    "resume": "train.resume",
-    "eval": "eval.eval_",
-    "generate": "generate.generate",
-    "translate": "translate.translate",
-    "compress": "eval.compress",
-    "decompress": "eval.decompress",
-    "inspect": "inspect.inspect",
-    "answer": "answer.answer",
-    "fill": "masked.fill",
-    "embed": "masked.embed",
-    "list": "runs.list_",
-    "studio": "studio.studio",
-    "export": "exchange.export",
-    "import": "exchange.import_",
-    "doctor": "doctor.doctor",
-    "domains": "domains.domains",
-}
-PARSERS: dict[str, str] = {  # which take the words and decide about flags themselves
-    "train": "train.run_train",
-    "classify": "classify.run_classify",
-    "cost": "cost.run_cost",
-    "scale": "scale.run_scale",
-    "vectors": "vectors.run_vectors",
-    "exercises": "exercises.run_exercises",
-}
-OF_TASK = {  # the modules whose functions serve these verbs for runs that are no language models
-    "images": ("images", ("eval", "inspect")), "translation": ("translate", ("eval", "inspect")),
-    "classification": ("classify", ("eval", "inspect")),
+
+class TaskVerbs(NamedTuple):
+    """What the command line has of its own for a task."""
+
+    module: str  # with print_result(result), and functions for the verbs
+    verbs: tuple[str, ...]  # that these functions serve for runs of the task
+    next_steps: tuple[str, ...]  # what to type after training
+
+
+TASK_VERBS = {
+    "language": TaskVerbs(
+        "eval", (), ("eval {run} FILE", "generate {run} --max-tokens 200", "inspect {run}")),
+    "facts": TaskVerbs("answer", (), ("answer {run} QUESTION --facts facts.db",)),
+    "images": TaskVerbs("images", ("eval", "inspect"), ("eval {run}", "inspect {run} --image 0 --out attention.html")),
+    "translation": TaskVerbs(
+        "translate", ("eval", "inspect"), ("translate {run} --text TEXT", "inspect {run} --text TEXT")),
+    "classification": TaskVerbs(
+        "classify", ("eval", "inspect"), ("classify explain {run}", "classify predict {run} FILE")),
+    "masked": TaskVerbs("masked", (), ('fill {run} "a text with a [MASK] in it"', "embed {run} FILE", "export {run}")),
 }  # fmt: skip
 
 
 def run_verb(verb: str, argv: list[str]) -> None:
     """Parse the flags of one verb and call it."""
-    if verb in PARSERS:
-        verb_function(PARSERS[verb])(argv)
-        return
-    module, verbs = OF_TASK.get(task_of(argv), ("", ()))
-    name = FUNCTIONS[verb].partition(".")[2]
-    run_command(verb_function(f"{module}.{name}" if verb in verbs else FUNCTIONS[verb]), f"octavo {verb}", argv)
+    module, _, name = VERBS[verb][0].partition(".")
+    if not name:
+        group = import_module(f"octavo.cli.{module}")
+        run_action(verb, group.USAGE, group.ACTIONS, argv)
+    elif name.startswith("run_"):
+        verb_function(VERBS[verb][0])(argv)
+    else:
+        own = TASK_VERBS.get(task_of(argv), TASK_VERBS["language"])
+        run_command(verb_function(f"{own.module if verb in own.verbs else module}.{name}"), f"octavo {verb}", argv)
 
 
 def verb_function(named: str) -> Callable[..., Any]:

@@ -43,10 +43,13 @@ def optimizer_bytes(cost: Cost, optimizer: Optimizer) -> int:
 
 
 def activation_bytes(cost: Cost, precision: Precision) -> int:
-    """What is saved for the backward pass, with copies of weights: in half precision, one of each that is multiplied.
+    """What is saved for the backward pass, with copies of weights: in half precision, one of each that is multiplied;
+    nothing where it is not counted.
 
     Nearly, for half precision: sums that PyTorch keeps in single precision there are taken for half.
     """
+    if cost.unit != "token":
+        return 0
     copies = cost.total("copies" if precision == "float32" else "half_copies")
     return SIZE[precision] * (cost.total("saved") + copies) + cost.total("saved_bytes")
 

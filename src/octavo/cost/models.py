@@ -13,6 +13,7 @@ from octavo.models import find_spec, spec_of
 from octavo.models.cost.parts import Cost, Part, Shape, linear
 
 MAX_VOCAB = 1 << 31  # tokens are 32-bit integers
+MAX_PAST = 1 << 16  # tokens before the one that is read: a pattern's pairs may be counted one by one
 
 
 def cost_of_config(name: str, config: Any, vocab: Any, shape: Any) -> Cost:
@@ -40,6 +41,12 @@ def cost_of(model: LanguageModel[Any], shape: Shape) -> Cost:
     if cost.table_bytes:
         return dataclasses.replace(cost, table_bytes=table_bytes(model), tables_at_most=False)
     return cost
+
+
+def one_token(config: Any) -> Shape:
+    """The shape of reading one token after a full context or memory."""
+    past = getattr(config, "context", 1) - 1 or getattr(config, "memory", 0)
+    return Shape(past=min(past, MAX_PAST))
 
 
 def mixture_cost(name: str, costs: list[Cost], own_bytes: int) -> Cost:

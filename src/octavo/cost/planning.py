@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
 
@@ -144,19 +145,20 @@ def activation_bytes_per_gpu(cost: Cost, config: GPTConfig, assumed: Assumptions
 def fewest_gpus(cost: Cost, machine: Machine, config: GPTConfig, assumed: Assumptions) -> int:
     """The fewest on which it fits."""
     room = assumed.headroom * machine.memory
-    powers = [1 << i for i in range(MOST_GPUS.bit_length())]
-    fits = [gpus for gpus in powers if bytes_per_gpu(cost, gpus, config, assumed) <= room]
-    if not fits:
+
+    def fits(gpus: int) -> bool:
+        return bytes_per_gpu(cost, gpus, config, assumed) <= room
+
+    if fits(1):
+        return 1
+    fewest = 2 + bisect_left(range(2, MOST_GPUS + 1), True, key=fits)  # from two on, each more holds less
+    if fewest > MOST_GPUS:
         least = bytes_per_gpu(cost, MOST_GPUS, config, assumed)
         raise UserError(
             f"what FSDP does not share out must fit on one GPU: {least / 1e9:,.1f} GB of {room / 1e9:,.1f} GB on a "
             f"{machine.name}; try --recompute, a larger --gpu or a shorter --context"
         )
-    low, high = fits[0] // 2, fits[0]  # it does not fit on low, it fits on high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if bytes_per_gpu(cost, middle, config, assumed) <= room else (middle, high)
-    return high
+    return fewest
 
 
 def plan_for(flops: float, machine: Machine, V: int, context: int, assumed: Assumptions) -> Plan:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from octavo.cost.models import cost_of_config
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.models.bert import BertConfig
 from octavo.models.cost.parts import Cost, Shape
 from octavo.models.parts.config import GPTConfig
@@ -31,41 +29,29 @@ def llama(
     )  # fmt: skip
 
 
-DECODERS: dict[str, tuple[GPTConfig, int]] = {  # and the size of the vocabulary
-    "gpt2": (gpt2(768, 12, 12), 50257),
-    "gpt2-medium": (gpt2(1024, 24, 16), 50257),
-    "gpt2-large": (gpt2(1280, 36, 20), 50257),
-    "gpt2-xl": (gpt2(1600, 48, 25), 50257),
-    "llama-7b": (llama(4096, 32, 32, 32, 11008, 2048, False), 32000),
-    "llama-13b": (llama(5120, 40, 40, 40, 13824, 2048, False), 32000),
-    "smollm2-135m": (llama(576, 30, 9, 3, 1536, 8192, True), 49152),
-    "smollm2-360m": (llama(960, 32, 15, 5, 2560, 8192, True), 49152),
-    "smollm2-1.7b": (llama(2048, 24, 32, 32, 8192, 8192, True), 49152),
+PUBLISHED: dict[str, tuple[str, Any, int]] = {  # the model, its settings and the size of its vocabulary
+    "gpt2": ("gpt", gpt2(768, 12, 12), 50257),
+    "gpt2-medium": ("gpt", gpt2(1024, 24, 16), 50257),
+    "gpt2-large": ("gpt", gpt2(1280, 36, 20), 50257),
+    "gpt2-xl": ("gpt", gpt2(1600, 48, 25), 50257),
+    "llama-7b": ("gpt", llama(4096, 32, 32, 32, 11008, 2048, False), 32000),
+    "llama-13b": ("gpt", llama(5120, 40, 40, 40, 13824, 2048, False), 32000),
+    "smollm2-135m": ("gpt", llama(576, 30, 9, 3, 1536, 8192, True), 49152),
+    "smollm2-360m": ("gpt", llama(960, 32, 15, 5, 2560, 8192, True), 49152),
+    "smollm2-1.7b": ("gpt", llama(2048, 24, 32, 32, 8192, 8192, True), 49152),
+    "bert-base": ("bert", BertConfig(768, 12, 12, 3072, context=512, tasks=()), 30522),  # without heads
+    "bert-large": ("bert", BertConfig(1024, 24, 16, 4096, context=512, tasks=()), 30522),
 }
-ENCODERS: dict[str, tuple[BertConfig, int]] = {
-    "bert-base": (BertConfig(768, 12, 12, 3072, context=512), 30522),
-    "bert-large": (BertConfig(1024, 24, 16, 4096, context=512), 30522),
-}
-NAMES = (*DECODERS, *ENCODERS)
 
 
-def context_of(name: str) -> int:
-    """How many tokens the model of that name sees."""
-    return int(_published(name)[0].context)
+def find_published(name: str) -> tuple[str, Any, int]:
+    """The model, its settings and the size of its vocabulary, by the name that everybody knows."""
+    if name not in PUBLISHED:
+        advice = did_you_mean(name, PUBLISHED, f"there are {', '.join(PUBLISHED)}")
+        raise UserError(f"there is no model to be like {name!r}; {advice}")
+    return PUBLISHED[name]
 
 
 def cost_like(name: str, shape: Shape) -> Cost:
     """The cost of the model of that name, of an encoder without the heads of its pretraining."""
-    config, vocab = _published(name)
-    if name in DECODERS:
-        return cost_of_config("gpt", config, vocab, shape)
-    return cost_of_config("bert", replace(config, tasks=()), vocab, shape)
-
-
-def _published(name: str) -> tuple[Any, int]:
-    """The settings of the model of that name, and the size of its vocabulary."""
-    if name not in NAMES:
-        near = get_close_matches(name, NAMES, 1)
-        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
-        raise UserError(f"there is no model to be like {name!r}; {advice}")
-    return DECODERS[name] if name in DECODERS else ENCODERS[name]
+    return cost_of_config(*find_published(name), shape)

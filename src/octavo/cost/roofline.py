@@ -7,18 +7,21 @@ assumption here; on the machine at hand training can be timed instead (`octavo.t
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
 import torch
 
 from octavo.cost.memory import SIZE, Optimizer, Precision, decoding_traffic, training_memory, training_traffic
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
+from octavo.io.memory import available
 from octavo.models.cost.parts import Cost
 
 COPIED = {"cpu": 1 << 26, "cuda": 1 << 30}  # bytes: far more than a cache holds
-REPEATS = 8
+SIDE = {"cpu": 1024, "cuda": 8192}  # of the square matrices that the machine's peak is measured with
+REPEATS = 4
+TRIES = 5  # at the machine's peak: on a busy one, the best of a few is nearer to it
 
 
 @dataclass(frozen=True)
@@ -53,27 +56,45 @@ GPUS: dict[str, Machine] = {
 def named_gpu(name: str) -> Machine:
     """A GPU by its name."""
     if name not in GPUS:
-        near = get_close_matches(name, GPUS, 1)
-        raise UserError(
-            f"there is no datasheet of {name!r}; " + (f"did you mean {near[0]}?" if near else f"try {', '.join(GPUS)}")
-        )
+        advice = did_you_mean(name, GPUS, f"try {', '.join(GPUS)}")
+        raise UserError(f"there is no datasheet of {name!r}; {advice}")
     return GPUS[name]
+
+
+def fastest(work: Callable[[], object], device: torch.device) -> float:
+    """Seconds of the quickest of a few repetitions."""
+    best = float("inf")
+    for _ in range(REPEATS):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        began = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - began)
+    return best
 
 
 def copy_rate(device: torch.device) -> float:
     """Bytes a second that copying a large tensor moves: what is read and what is written."""
     source = torch.zeros(COPIED[device.type], dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    best = float("inf")
-    for _ in range(REPEATS):
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        began = time.perf_counter()
-        target.copy_(source)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        best = min(best, time.perf_counter() - began)
-    return 2 * len(source) / best
+    return 2 * len(source) / fastest(lambda: target.copy_(source), device)
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """The machine's floating-point operations a second on a product of large matrices: the most to hope for."""
+    generator = torch.Generator(device).manual_seed(0)  # its own: the caller's random numbers stay as they are
+    side = SIDE[device.type]
+    a, b = (torch.randn(side, side, device=device, generator=generator).to(dtype) for _ in range(2))
+    return 2 * side**3 / fastest(lambda: a @ b, device)
+
+
+def measured_machine(device: torch.device, precision: Precision) -> Machine:
+    """What this machine reaches, measured: large products of that precision, and copies."""
+    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else available()
+    peak = max(matmul_rate(device, getattr(torch, precision)) for _ in range(TRIES))
+    return Machine(f"this machine ({device.type})", peak, copy_rate(device), memory)
 
 
 Work = Literal["training", "decoding"]
@@ -118,7 +139,7 @@ def predict_training(
 ) -> Prediction:  # fmt: skip
     """Of steps on the cost's shape."""
     moved, held = training_traffic(cost, optimizer, precision), training_memory(cost, optimizer, precision).total
-    return _predict("training", machine, utilisation, cost.shape.tokens, cost.training_flops, moved, held)
+    return _predict("training", machine, utilisation, cost.units, cost.training_flops, moved, held)
 
 
 def predict_decoding(

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from octavo.datasets import sources
 from octavo.datasets.image_files import read_pictures
+from octavo.datasets.labels import held_out_of_each
 from octavo.errors import UserError
 from octavo.io.compressed import stream
 
@@ -88,8 +89,10 @@ def open_images(source: str | Path, side: int = 0, split: Split = "shuffled") ->
         _refuse_side(side, name)
         train_NHW, train_N, test_NHW, test_N = read_idx_folder(path)
         split_name = f"the {len(test_N):,} images of its own test files"
-        parts = (_of(train_NHW[:, None], train_N), _of(test_NHW[:, None], test_N))
-        return Images(path.name, *parts[0], *parts[1], _idx_labels(path.name, train_N, test_N), split_name)
+        classes = max(int(train_N.max()), int(test_N.max())) + 1
+        labels = FASHION if path.name == "fashion" and classes == len(FASHION) else tuple(map(str, range(classes)))
+        parts = (*_of(train_NHW[:, None], train_N), *_of(test_NHW[:, None], test_N))
+        return Images(path.name, *parts, labels, split_name)
     missing = [name for name in IDX_NAMES if _find(path, name) is None]
     if len(missing) < len(IDX_NAMES):
         raise UserError(f"{path} must hold all four IDX files: {', '.join(missing)} (or .gz) is not there; add it")
@@ -98,8 +101,7 @@ def open_images(source: str | Path, side: int = 0, split: Split = "shuffled") ->
 
 def _read_csv(name: str) -> tuple[Pixels, Labels]:
     """A CSV file of one image a line: the pixels row by row, then the digit."""
-    path, (side, brightest) = sources.get(name), CSV_SIDES[name]
-    assert isinstance(path, Path)
+    (path,), (side, brightest) = sources.get_files(name).values(), CSV_SIDES[name]
     text = b"".join(stream(path)).replace(b"\n", b",").rstrip(b",").decode("ascii")
     values = np.fromstring(text, np.float64, sep=",").reshape(-1, side * side + 1)
     x_NHW = (values[:, :-1] * (255 / brightest)).round().astype(np.uint8).reshape(-1, 1, side, side)
@@ -122,11 +124,6 @@ def _fashion_folder() -> Path:
             f"repository zalandoresearch/fashion-mnist, put them into {folders[0]}, or name their folder"
         )
     return found
-
-
-def _idx_labels(name: str, *labels_N: Labels) -> tuple[str, ...]:
-    classes = max(int(one.max()) for one in labels_N) + 1
-    return FASHION if name == "fashion" and classes == len(FASHION) else tuple(map(str, range(classes)))
 
 
 def _from_folder(path: Path, side: int, split: Split) -> Images:
@@ -153,12 +150,7 @@ def _in_two(name: str, x_NCHW: Pixels, y_N: Labels, labels: tuple[str, ...], spl
 
 def held_out(y_N: Labels, split: Split = "shuffled") -> NDArray[np.bool_]:
     """Which images are measured on: of each class a fifth, the last ones in the file's order or in a fixed other."""
-    held_N, chance = np.zeros(len(y_N), bool), np.random.default_rng(FIXED)
-    for one in np.unique(y_N):
-        (places,) = np.nonzero(y_N == one)
-        places = chance.permutation(places) if split == "shuffled" else places
-        held_N[places[len(places) - len(places) // HELD_OUT :]] = True
-    return held_N
+    return held_out_of_each(y_N, HELD_OUT, np.random.default_rng(FIXED) if split == "shuffled" else None)
 
 
 def _of(x_NCHW: Pixels, y_N: Labels) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from octavo.datasets.sources import SOURCES, get_files
 from octavo.errors import UserError
 from octavo.io.compressed import plain_name, stream
+from octavo.io.files import json_records, lines_of
 
 Indices = NDArray[np.int64]
 Format = Literal["auto", "tsv", "csv", "jsonl", "fasttext"]
@@ -82,10 +83,7 @@ class Labelled:
 
     def last_of_each(self) -> NDArray[np.bool_]:
         """Whether each example is in the last tenth of its class: a file may well hold one class after the other."""
-        held_N = np.zeros(len(self), np.bool_)
-        for rows in self._by_class():
-            held_N[rows[len(rows) - len(rows) // TENTH :]] = True
-        return held_N
+        return held_out_of_each(self.y_N, TENTH)
 
     def last_tenth(self) -> tuple[Labelled, Labelled]:
         """The first nine tenths of each class, and the rest."""
@@ -113,6 +111,16 @@ class Labelled:
 
     def _by_class(self) -> list[Indices]:
         return [np.flatnonzero(self.y_N == c) for c in range(len(self.classes))]
+
+
+def held_out_of_each(y_N: Indices, one_in: int, chance: np.random.Generator | None = None) -> NDArray[np.bool_]:
+    """Which examples are held out: of each class one in so many, the last ones or, by chance, those drawn last."""
+    held_N = np.zeros(len(y_N), np.bool_)
+    for one in np.unique(y_N):
+        rows = np.flatnonzero(y_N == one)
+        rows = rows if chance is None else chance.permutation(rows)
+        held_N[rows[len(rows) - len(rows) // one_in :]] = True
+    return held_N
 
 
 def read_labelled(
@@ -154,14 +162,6 @@ def read_texts(source: str, how: LabelledConfig = LabelledConfig()) -> list[str]
     text = _whole(source)
     kind = _format(text, source, how)
     return [text for text, _ in READERS[kind](text, source, how, False)] if kind else lines_of(text)
-
-
-def lines_of(text: str) -> list[str]:
-    """The lines as `wc -l` counts them: a form feed or a Unicode line separator stands inside a line."""
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
 FORMATS = "a line is label<TAB>text, or fastText's __label__name text, or a row of CSV, or a JSON object"
@@ -249,19 +249,7 @@ def _csv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tu
 
 
 def _jsonl(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
-    found = []
-    for number, line in enumerate(lines_of(text), 1):
-        if not line.strip():
-            continue
-        place = f"line {number:,} of {source}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{place} is not JSON: {error}; every line must be one JSON object") from error
-        if not isinstance(record, dict):
-            raise UserError(f"{place} must be a JSON object: it is {type(record).__name__}")
-        found.append(_fields(record, place, how, labelled))
-    return found
+    return [_fields(record, place, how, labelled) for place, record in json_records(lines_of(text), source)]
 
 
 def _fields(record: dict[str, Any], place: str, how: LabelledConfig, labelled: bool) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
-from octavo.io.files import read_utf8
+from octavo.io.files import lines_of, read_utf8
 
 PART = 50  # one in so many pairs is held out for choices, and one for the result
 MOST_HELD = 2000  # pairs of each, about
@@ -147,14 +147,9 @@ def _read(source: Sequence[str]) -> tuple[tuple[str, ...], Lines]:
     return _tabbed(Path(one))
 
 
-def _lines_of(path: Path) -> list[str]:
-    text = read_utf8(path)
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-
-
 def _tabbed(path: Path) -> tuple[tuple[str, ...], Lines]:
     """Source, tab, target, and perhaps further targets."""
-    rows = [line.split("\t") for line in _lines_of(path)]
+    rows = [line.split("\t") for line in lines_of(read_utf8(path))]
     width = len(rows[0]) if rows else 0
     if width < 2:
         raise UserError(
@@ -172,7 +167,7 @@ def _tabbed(path: Path) -> tuple[tuple[str, ...], Lines]:
 
 def _side_by_side(paths: list[Path]) -> tuple[tuple[str, ...], Lines]:
     """The first file has the sources; a file's language is its ending."""
-    columns = [tuple(_lines_of(path)) for path in paths]
+    columns = [tuple(lines_of(read_utf8(path))) for path in paths]
     for path, column in zip(paths, columns, strict=True):
         if len(column) != len(columns[0]):
             raise UserError(
@@ -185,7 +180,7 @@ def _side_by_side(paths: list[Path]) -> tuple[tuple[str, ...], Lines]:
 
 def _sounds(path: Path) -> Lines:
     """Spelling and sounds; another way to say a word is another pair."""
-    rows = [line.partition(" #")[0].split(" ", 1) for line in _lines_of(path)]
+    rows = [line.partition(" #")[0].split(" ", 1) for line in lines_of(read_utf8(path))]
     words = tuple(VARIANT.sub("", word) for word, _ in rows)
     return Lines(words, (tuple(sounds.strip() for _, sounds in rows),))
 

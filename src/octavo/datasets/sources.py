@@ -1,8 +1,8 @@
 """Named data: what each source is, under which licence, and the bytes it must have.
 
 A source is searched for in $OCTAVO_DATA/NAME/, then in the user's cache folder; only then is it fetched, into the
-cache folder. $OCTAVO_DATA is read and never written. `get` hashes every file each time (about 0.2 s for 100 MB), so
-no record of earlier checks can be out of date; `where` does not check them.
+cache folder. $OCTAVO_DATA is read and never written. `get_files` hashes every file each time (about 0.2 s for 100 MB),
+so no record of earlier checks can be out of date; `where` does not check them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from octavo.datasets.catalogue import DEFAULT, MODEL_SOURCES, SOURCES, File, Pac
 from octavo.errors import UserError
 
 __all__ = [
-    "DEFAULT", "MODEL_SOURCES", "SOURCES", "File", "Package", "Source", "cache_folder", "fetch_model", "find", "get",
+    "DEFAULT", "MODEL_SOURCES", "SOURCES", "File", "Package", "Source", "cache_folder", "fetch_model", "find",
     "get_files", "where",
 ]  # fmt: skip
 
@@ -40,14 +40,8 @@ def where(name: str) -> Path | None:
     return folder / source.files[0].name
 
 
-def get(name: str = DEFAULT, again: bool = False) -> Path | list[Path]:
-    """The checked file, or files in the order of the source's entry, fetched if need be (or `again`)."""
-    paths = list(get_files(name, again).values())
-    return paths[0] if len(paths) == 1 else paths
-
-
 def get_files(name: str, again: bool = False) -> dict[str, Path]:
-    """Like `get`, by file name."""
+    """The checked files by name, in the order of the source's entry, fetched if need be (or `again`)."""
     source = find(name)
     folder = None if again else _standing(source)
     if folder is None:

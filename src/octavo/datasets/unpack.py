@@ -88,19 +88,13 @@ def strip_markup(markup: str) -> str:
     for pattern, replacement in _BEFORE_NESTING:
         text = pattern.sub(replacement, text)
     for pattern, replace in ((_TEMPLATE, lambda _: ""), (_TABLE, lambda _: ""), (_LINK, _label)):
-        text = _from_the_inside_out(pattern, replace, text)
+        found = 1
+        while found:  # from the inside out: what holds no further match of its own kind goes first
+            text, found = pattern.subn(replace, text)
     for pattern, replacement in _AFTER_NESTING:
         text = pattern.sub(replacement, text)
     lines = (line.strip(" ") for line in text.split("\n"))
     return "\n".join(line for line in lines if line and line[0] not in "|!{}")
-
-
-def _from_the_inside_out(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
-    """Replace what holds no further match of its own kind, until nothing is left to replace."""
-    found = 1
-    while found:
-        text, found = pattern.subn(replace, text)
-    return text
 
 
 def _label(link: re.Match[str]) -> str:

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.decode.beam import Beam, Hypothesis, stream_beam
-from octavo.decode.greedy import Choice, Group, Turn, absorb_prompts, check_choosable, without_begin
+from octavo.decode.greedy import Choice, Group, absorb_prompts, check_choosable, without_begin
 from octavo.decode.sample import Sample
 from octavo.errors import UserError
+from octavo.io.cooperative import Turn
 
 ALTERNATIVES = 8
 BRANCHES, OPENED = 5, 12  # of the tree: children of a node, and nodes that have children

@@ -46,17 +46,7 @@ class Guess(NamedTuple):
         return torch.zeros_like(like_1V).index_copy_(1, self.tokens_E.to(like_1V.device), q_E[None])
 
 
-class Draft(Protocol):
-    """Somebody who guesses how a text goes on, and hears what became of it."""
-
-    def guess(self, count: int, luck: Luck) -> list[Guess]:
-        """The next tokens, at most so many."""
-
-    def hear(self, accepted: int, token: int) -> None:
-        """So many of the guesses were accepted, and then the model put a token of its own."""
-
-
-def draft_of(model: LanguageModel[Any], prompt: Prompt, sample: Sample | Greedy, begin: int) -> Draft:
+def draft_of(model: LanguageModel[Any], prompt: Prompt, sample: Sample | Greedy, begin: int) -> Written | SeenNext:
     """The cheapest way in which a model drafts after a prompt; `begin` must not be written."""
     looks_up = getattr(model, "drafts_by_lookup", False) and device_of(model).type == "cpu"
     kind = SeenNext if looks_up else Written
@@ -163,20 +153,22 @@ class SeenNext:
             longer.append(child)
         return longer
 
+    def _children(self, node: int) -> tuple[int, int]:
+        """The first node that continues a context, and the one behind the last."""
+        return (int(self.first_C[node]), int(self.first_C[node + 1])) if node + 1 < len(self.first_C) else (0, 0)
+
     def _child(self, node: int, token: int) -> int:
         """The node of a context followed by the token; -1 where there is none."""
-        if node + 1 >= len(self.first_C):
-            return -1
-        low, high = int(self.first_C[node]), int(self.first_C[node + 1])
+        low, high = self._children(node)
         place = low + int(np.searchsorted(self.word_M[low:high], token))
         return place if place < high and self.word_M[place] == token else -1
 
     def _seen(self, state: list[int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The tokens that followed the longest context that any did, and the probabilities of those above zero."""
-        longest = len(state) - 1
-        while longest and not self._fanout(state[longest]):
-            longest -= 1
-        low, high = (int(self.first_C[state[longest] + i]) for i in (0, 1)) if longest else (0, 0)
+        longest, low, high = len(state) - 1, 0, 0
+        while longest and low == high:
+            low, high = self._children(state[longest])
+            longest -= low == high
         tokens_E = self.word_M[low:high].astype(np.int64)
         p_E = self.words_V[tokens_E]
         for node in state[1 : longest + 1]:
@@ -184,12 +176,9 @@ class SeenNext:
         kept_E = (p_E > 0) & (tokens_E != self.begin)
         return tokens_E[kept_E], p_E[kept_E]
 
-    def _fanout(self, node: int) -> int:
-        return int(self.first_C[node + 1] - self.first_C[node]) if node + 1 < len(self.first_C) else 0
-
     def _alpha(self, node: int, tokens_E: NDArray[np.int64]) -> NDArray[np.float64]:
         """What a context's own continuations give these tokens."""
-        low, high = int(self.first_C[node]), int(self.first_C[node + 1])
+        low, high = self._children(node)
         place_E = np.searchsorted(self.word_M[low:high], tokens_E)
         place_E[place_E == high - low] = 0
         found_E = self.word_M[low:high][place_E] == tokens_E if high > low else np.zeros(len(tokens_E), bool)

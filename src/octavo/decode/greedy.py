@@ -5,8 +5,8 @@ B batch (one row a prompt), T time, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -15,9 +15,9 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.errors import UserError
+from octavo.io.cooperative import Turn
 
 Prompt = Tensor | Sequence[int]
-Turn = Callable[[], AbstractContextManager[None]]  # entered for each call of the model; it may end decoding by raising
 
 MAX_PROMPT_TOKENS = 64  # absorbed by one call, which returns logits for all of them: this bounds their memory
 CHECK_EVERY = 16  # tokens: on a GPU, asking whether all is well means waiting for it

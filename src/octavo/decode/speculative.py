@@ -131,7 +131,23 @@ def speculate(
     """Continue one prompt, round by round, until max_tokens or a stop token is written."""
     check_pair(model, method.draft)
     with eval_mode(model), eval_mode(method.draft):
-        yield from _rounds(model, prompt, max_tokens, method, luck, stop)
+        state, last_11 = absorbed(model, prompt)
+        session, draft = model.session(state, max_tokens), draft_of(method.draft, prompt, method.sample, model.begin)
+        left, ends = max_tokens, set(stop)
+        while left > 0:
+            calls = session.calls
+            guesses = draft.guess(min(method.tokens, left - 1), luck)  # the last token is the model's own
+            x_1N = last_11.new_tensor([[guess.token for guess in guesses]], dtype=torch.long)
+            logits_MV = without_begin(session.absorb(torch.cat([last_11, x_1N], 1))[0], model.begin)
+            accepted, token = _judge(method.sample, logits_MV, x_1N[0], guesses, luck)
+            tokens = [*(guess.token for guess in guesses[:accepted]), token]
+            end = next((i + 1 for i, token in enumerate(tokens) if token in ends), len(tokens))
+            left = 0 if tokens[end - 1] in ends else left - end
+            if left:
+                session.rewind(len(guesses) - accepted)
+                last_11 = last_11.new_tensor([[token]])
+                draft.hear(accepted, token)
+            yield Round(tokens[:end], len(guesses), min(accepted, end), session.calls - calls)
 
 
 @torch.no_grad()
@@ -144,10 +160,9 @@ def stream_speculative(
     stop: Sequence[int] = (),
 ) -> Iterator[Tensor]:
     """`stream` with drafts: rows may accept different numbers of tokens, so each is decoded by itself."""
-    check_pair(model, method.draft)
-    with eval_mode(model), eval_mode(method.draft):
+    with eval_mode(model), eval_mode(method.draft):  # for all rows, because they take turns
         rows = [
-            (token for one in _rounds(model, prompt, max_tokens, method, luck, stop) for token in one.tokens)
+            (token for one in speculate(model, prompt, max_tokens, method, luck, stop) for token in one.tokens)
             for prompt, luck in zip(prompts, lucks(method, generator, len(prompts)), strict=True)
         ]
         while rows:
@@ -174,28 +189,6 @@ def check_pair(model: LanguageModel[Any], draft: LanguageModel[Any]) -> None:
             f"a draft must have the model's tokenizer: the model has {model.vocab} tokens, the draft {draft.vocab}; "
             f"train one of them with the other's tokenizer"
         )
-
-
-def _rounds(
-    model: LanguageModel[Any], prompt: Prompt, max_tokens: int, method: Speculative, luck: Luck, stop: Sequence[int]
-) -> Iterator[Round]:
-    """`speculate`, for whoever has switched dropout off already."""
-    state, last_11 = absorbed(model, prompt)
-    session, draft = model.session(state, max_tokens), draft_of(method.draft, prompt, method.sample, model.begin)
-    left, ends = max_tokens, set(stop)
-    while left > 0:
-        calls, guesses = session.calls, draft.guess(min(method.tokens, left - 1), luck)  # the last is the model's own
-        x_1N = last_11.new_tensor([[guess.token for guess in guesses]], dtype=torch.long)
-        logits_MV = without_begin(session.absorb(torch.cat([last_11, x_1N], 1))[0], model.begin)
-        accepted, token = _judge(method.sample, logits_MV, x_1N[0], guesses, luck)
-        tokens = [*(guess.token for guess in guesses[:accepted]), token]
-        end = next((i + 1 for i, token in enumerate(tokens) if token in ends), len(tokens))
-        left = 0 if tokens[end - 1] in ends else left - end
-        if left:
-            session.rewind(len(guesses) - accepted)
-            last_11 = last_11.new_tensor([[token]])
-            draft.hear(accepted, token)
-        yield Round(tokens[:end], len(guesses), min(accepted, end), session.calls - calls)
 
 
 def _judge(

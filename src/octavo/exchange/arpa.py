@@ -49,8 +49,6 @@ UNSEEN = (
     r"\u205f-\u206f\u2581\u3000\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff"
 )
 ESCAPED = re.compile(f"[{UNSEEN}]|<(?=0x|#|/?s>|unk>)", re.IGNORECASE)
-ESCAPE = re.compile("<0x([0-9A-F]{2})>")
-MARK = re.compile(r"<#[0-9]+>\Z")
 
 
 def read_model(path: str | Path, tokenizer: Tokenizer | None = None) -> ImportedModel:
@@ -268,7 +266,7 @@ def _log10(p: Tensor) -> Tensor:
 
 
 def token_names(tokenizer: Tokenizer) -> list[str]:
-    """A name for each token, no two alike, from which `spelling_of` gives its bytes; the last is `<s>`."""
+    """A name for each token, no two alike, which says its bytes; the last is `<s>`."""
     if tokenizer.words is not None:  # they came out of an ARPA file, or could
         return [*tokenizer.words]
     return [*names_of([tokenizer.token_bytes(token) for token in range(tokenizer.begin)]), BEGIN]
@@ -283,15 +281,6 @@ def names_of(spellings: Sequence[bytes]) -> list[str]:
     ]
 
 
-def spelling_of(name: str) -> bytes:
-    """The bytes of the token of that name."""
-    parts = ESCAPE.split(MARK.sub("", name).replace(SPACE, " "))
-    return b"".join(bytes([int(part, 16)]) if i % 2 else as_bytes(part) for i, part in enumerate(parts))
-
-
 def _shown(spelling: bytes) -> str:
-    return ESCAPED.sub(_escape, as_text(spelling)).replace(" ", SPACE)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"<0x{byte:02X}>" for byte in as_bytes(found[0]))
+    escaped = ESCAPED.sub(lambda c: "".join(f"<0x{byte:02X}>" for byte in as_bytes(c[0])), as_text(spelling))
+    return escaped.replace(" ", SPACE)

@@ -78,12 +78,12 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Some consecutive k-grams, as they stand in the file from line `line` on."""
+class Section:
+    """Consecutive k-grams of one order: a block of them, or all; row i stands in line `line` + i."""
 
-    words_nk: NDArray[Any]  # of bytes
-    logp_n: NDArray[np.float64]
-    backoff_n: NDArray[np.float64]
+    word_Mk: NDArray[Any]  # their bytes, or ids
+    logp_M: NDArray[np.float64]
+    backoff_M: NDArray[np.float64]
     line: int
 
 
@@ -124,7 +124,7 @@ def read_words(lines: Lines, size: int, advance: Advance) -> tuple[list[str], ND
     blocks = list(_blocks(lines, 1, size, advance))
     line_of: dict[str, int] = {}
     for block in blocks:
-        for line, word in enumerate(block.words_nk[:, 0].tolist(), block.line):
+        for line, word in enumerate(block.word_Mk[:, 0].tolist(), block.line):
             try:
                 name = word.decode()
             except UnicodeDecodeError as error:
@@ -134,18 +134,8 @@ def read_words(lines: Lines, size: int, advance: Advance) -> tuple[list[str], ND
                     f"the word {name!r} stands in line {line_of[name]:,} too; write the file again", line
                 )
             line_of[name] = line
-    logp_V, backoff_V = (np.concatenate(part) for part in zip(*((b.logp_n, b.backoff_n) for b in blocks), strict=True))
+    logp_V, backoff_V = (np.concatenate(part) for part in zip(*((b.logp_M, b.backoff_M) for b in blocks), strict=True))
     return list(line_of), logp_V, backoff_V
-
-
-@dataclass(frozen=True)
-class Section:
-    """All k-grams of one order; row i stands in line `line` + i."""
-
-    word_Mk: NDArray[np.int32]
-    logp_M: NDArray[np.float64]
-    backoff_M: NDArray[np.float64]
-    line: int
 
 
 def read_ngrams(lines: Lines, k: int, size: int, ids: Mapping[bytes, int], advance: Advance) -> Section:
@@ -153,19 +143,19 @@ def read_ngrams(lines: Lines, k: int, size: int, ids: Mapping[bytes, int], advan
     words, logps, backoffs = [np.zeros((0, k), np.int32)], [np.zeros(0)], [np.zeros(0)]
     line = None
     for block in _blocks(lines, k, size, advance):
-        flat = block.words_nk.ravel().tolist()
+        flat = block.word_Mk.ravel().tolist()
         word_nk = np.fromiter(map(ids.get, flat, repeat(-1)), np.int32, len(flat)).reshape(-1, k)
         if (row := _first(word_nk.min(1) < 0)) is not None:
-            missing = next(word for word in block.words_nk[row].tolist() if word not in ids)
+            missing = next(word for word in block.word_Mk[row].tolist() if word not in ids)
             raise lines.refusal(f"{_shown(missing)} is not among the 1-grams; write the file again", block.line + row)
         line = block.line if line is None else line
         words.append(word_nk)
-        logps.append(block.logp_n)
-        backoffs.append(block.backoff_n)
+        logps.append(block.logp_M)
+        backoffs.append(block.backoff_M)
     return Section(np.concatenate(words), np.concatenate(logps), np.concatenate(backoffs), line or lines.number)
 
 
-def _blocks(lines: Lines, k: int, size: int, advance: Advance) -> Iterator[Block]:
+def _blocks(lines: Lines, k: int, size: int, advance: Advance) -> Iterator[Section]:
     """The `size` k-grams below the next section's title."""
     _expect(lines, b"\\%d-grams:" % k)
     done = 0
@@ -197,7 +187,7 @@ def _fields(data: bytes, begin_n: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.add.reduceat(opens, begin_n, dtype=np.int64)
 
 
-def _parsed(lines: Lines, data: bytes, fields_n: NDArray[np.int64], k: int, line: int) -> Block:
+def _parsed(lines: Lines, data: bytes, fields_n: NDArray[np.int64], k: int, line: int) -> Section:
     """Lines with log10 p, k words, and a back-off or none."""
     field_F = np.array(data.split(), dtype=object)
     first_n = np.cumsum(fields_n) - fields_n
@@ -209,7 +199,7 @@ def _parsed(lines: Lines, data: bytes, fields_n: NDArray[np.int64], k: int, line
         if (row := _first(number_n > most)) is not None:
             rule = f"log10 of a {what} must not be above {math.floor(most)}"
             raise lines.refusal(f"{rule}: {number_n[row]:g}; write the file again", line + row)
-    return Block(field_F[first_n[:, None] + np.arange(1, k + 1)], logp_n.clip(max=0), backoff_n, line)
+    return Section(field_F[first_n[:, None] + np.arange(1, k + 1)], logp_n.clip(max=0), backoff_n, line)
 
 
 def _numbers(lines: Lines, field_n: NDArray[Any], line_n: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,14 +18,19 @@ from octavo.errors import UserError
 from octavo.exchange.formats import CONFIG, is_huggingface, read_object
 from octavo.exchange.huggingface_export import check_target, write_folder
 from octavo.exchange.huggingface_import import TOKENIZER, TOKENIZER_CONFIG, read_weights
-from octavo.exchange.imported import check_context, check_settings, settings_of
-from octavo.exchange.tensor_names import Names
+from octavo.exchange.shapes import Names, Settings
 from octavo.models.bert import Bert, BertConfig
 from octavo.models.loading import filled
 from octavo.text.tokenizers.wordpiece import END, FIRST, MASK, PAD, UNKNOWN, WordPiece
 
-OUR_ACTIVATIONS = {"gelu": "gelu-exact", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu2": "relu2"}
-ACTIVATIONS = {"gelu-exact": "gelu", "gelu": "gelu_new", "relu2": "relu2"}
+SETTINGS = Settings(
+    {"vocab_size": ("vocab", 30522), "hidden_size": ("width", 768), "num_hidden_layers": ("layers", 12),
+     "num_attention_heads": ("heads", 12), "intermediate_size": ("feed_forward_width", 3072),
+     "hidden_act": ("feed_forward", "gelu"), "hidden_dropout_prob": ("dropout", 0.1),
+     "max_position_embeddings": ("context", 512), "type_vocab_size": ("segments", 2),
+     "layer_norm_eps": ("norm_eps", 1e-12), "tie_word_embeddings": ("tied", True)},
+    {"position_embedding_type": ("absolute",), "is_decoder": (False,), "add_cross_attention": (False,)},
+)  # fmt: skip
 NAMES = Names(
     owner="BERT",
     prefix="bert.",
@@ -58,34 +63,7 @@ WORDS = {
 NEXT = {"cls.seq_relationship.weight": "next.weight_CD", "cls.seq_relationship.bias": "next.bias_C"}
 OUTPUT, OUTPUT_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # names of the first releases
-
-
-class ForeignBert(NamedTuple):
-    """What an encoder is made of."""
-
-    model: Bert
-    tokenizer: WordPiece
-    record: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class BertSettings:
-    """What of config.json decides the model; what is left out is as transformers has it."""
-
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    layer_norm_eps: float = 1e-12
-    position_embedding_type: str = "absolute"
-    is_decoder: bool = False
-    add_cross_attention: bool = False
-    tie_word_embeddings: bool = True
+OLD_NAME = re.compile("|".join(map(re.escape, OLD)))
 
 
 def is_bert(folder: str | Path) -> bool:
@@ -94,15 +72,16 @@ def is_bert(folder: str | Path) -> bool:
     return is_huggingface(folder) and read_object(folder / CONFIG).get("model_type") == "bert"
 
 
-def read_bert(folder: str | Path) -> ForeignBert:
-    """The BERT and the tokenizer in a folder."""
+def read_bert(folder: str | Path) -> tuple[Bert, WordPiece, dict[str, Any]]:
+    """The BERT and the tokenizer in a folder, and the beginning of a run's record."""
     folder = Path(folder)
     values = read_object(folder / CONFIG)
     try:
         if values.get("model_type") != "bert":
             raise UserError(f"this must be a BERT: {CONFIG} says model_type={values.get('model_type')!r}")
-        config, vocab = config_of(values)
-        config, ours = to_ours(read_weights(folder), config)
+        settings = SETTINGS.read(values)
+        vocab = settings.pop("vocab")
+        config, ours = to_ours(read_weights(folder), BertConfig(**settings, pooler=False, tasks=()))
         model = filled(lambda: Bert(config, vocab), ours, config.layers)
         if not (folder / TOKENIZER).is_file():
             raise UserError(f"there is no {TOKENIZER}; put the one that the model was trained with into the folder")
@@ -112,29 +91,12 @@ def read_bert(folder: str | Path) -> ForeignBert:
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     record = {"corpus": {"name": folder.absolute().name}, "imported": {"file": str(folder), "format": "hf"}}
-    return ForeignBert(model, tokenizer, record)
-
-
-def config_of(values: Mapping[str, Any]) -> tuple[BertConfig, int]:
-    """Our config for theirs, without heads yet, and the size of the vocabulary."""
-    settings = settings_of(BertSettings, values)
-    check_settings(settings, {
-        "hidden_act": tuple(OUR_ACTIVATIONS), "position_embedding_type": ("absolute",), "is_decoder": (False,),
-        "add_cross_attention": (False,),
-    })  # fmt: skip
-    config = BertConfig(
-        width=settings.hidden_size, layers=settings.num_hidden_layers, heads=settings.num_attention_heads,
-        feed_forward_width=settings.intermediate_size, context=check_context(settings.max_position_embeddings),
-        segments=settings.type_vocab_size, feed_forward=OUR_ACTIVATIONS[settings.hidden_act],  # type: ignore[arg-type]
-        norm_eps=settings.layer_norm_eps, dropout=settings.hidden_dropout_prob, tied=settings.tie_word_embeddings,
-        pooler=False, tasks=(),
-    )  # fmt: skip
-    return config, settings.vocab_size
+    return model, tokenizer, record
 
 
 def to_ours(theirs: Mapping[str, Tensor], config: BertConfig) -> tuple[BertConfig, dict[str, Tensor]]:
     """Their tensors as ours, and the config with the pooler and the heads that are among them."""
-    left = {_new_name(name): tensor for name, tensor in theirs.items()}
+    left = {OLD_NAME.sub(lambda found: OLD[found[0]], name): tensor for name, tensor in theirs.items()}
     pooled = {name: ours for theirs, ours in POOLER.items() for name in (theirs, "bert." + theirs) if name in left}
     ours = {mine: left.pop(name) for name, mine in pooled.items()}
     tasks: list[Any] = []
@@ -153,10 +115,6 @@ def to_ours(theirs: Mapping[str, Tensor], config: BertConfig) -> tuple[BertConfi
     return replace(config, pooler="pooler.weight_DD" in ours, tasks=tuple(tasks)), ours
 
 
-def _new_name(name: str) -> str:
-    return re.sub("|".join(map(re.escape, OLD)), lambda found: OLD[found[0]], name)
-
-
 def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[str]:
     """Write a folder that transformers loads, in place of one that octavo wrote before; returns what is to be known."""
     check_target(Path(folder))
@@ -165,7 +123,10 @@ def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[st
     kind = "BertForPreTraining" if "words" in tasks and "next" in tasks else kind
     theirs = to_theirs({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, config)
     write_folder(Path(folder), theirs, {
-        CONFIG: settings_from(config, model.vocab, tokenizer.pad) | {"architectures": [kind]},
+        CONFIG: SETTINGS.write(config, config.parts, model.vocab) | {
+            "model_type": "bert", "architectures": [kind], "attention_probs_dropout_prob": config.dropout,
+            "pad_token_id": tokenizer.pad, "dtype": "float32",
+        },
         TOKENIZER: framed(tokenizer),
         TOKENIZER_CONFIG: {
             "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config.context, "pad_token": PAD,
@@ -175,19 +136,6 @@ def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[st
     })  # fmt: skip
     left_out = [task for task in tasks if task not in ("words", "next") or (task == "next" and "words" not in tasks)]
     return [f"transformers has no such head, so it is left out: {', '.join(left_out)}"] if left_out else []
-
-
-def settings_from(config: BertConfig, vocab: int, pad: int) -> dict[str, Any]:
-    """Their config.json for our config."""
-    return asdict(BertSettings(
-        vocab_size=vocab, hidden_size=config.width, num_hidden_layers=config.layers,
-        num_attention_heads=config.heads, intermediate_size=config.parts.inner,
-        hidden_act=ACTIVATIONS[config.feed_forward],
-        hidden_dropout_prob=config.dropout, max_position_embeddings=config.context, type_vocab_size=config.segments,
-        layer_norm_eps=config.norm_eps, tie_word_embeddings=config.tied,
-    )) | {
-        "model_type": "bert", "attention_probs_dropout_prob": config.dropout, "pad_token_id": pad, "dtype": "float32",
-    }  # fmt: skip
 
 
 def to_theirs(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:

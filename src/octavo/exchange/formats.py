@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.errors import UserError
 from octavo.io.compressed import stream
+from octavo.io.run_folder import is_others_config
 
 if TYPE_CHECKING:
     from octavo.core import LanguageModel
@@ -64,11 +65,7 @@ def is_gguf(path: Path) -> bool:
 
 def is_huggingface(folder: Path) -> bool:
     """Whether a folder has the config.json of a Hugging Face model."""
-    try:
-        values = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    except UserError:
-        return False
-    return "octavo" not in values and ("model_type" in values or "architectures" in values)
+    return (folder / CONFIG).is_file() and is_others_config(folder)
 
 
 def is_arpa(path: Path) -> bool:

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, built, with_tokenizer
-from octavo.exchange.llama import LlamaSettings, config_from
-from octavo.exchange.tensor_names import Names
+from octavo.exchange.shapes import LLAMA, Names
 from octavo.io.gguf import Gguf, read_gguf
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
@@ -53,8 +52,7 @@ def read_llamacpp(path: str | Path, tokenizer: Tokenizer | None = None) -> Impor
     """The model and the tokenizer of a GGUF file, its weights in single precision."""
     gguf = read_gguf(path)
     try:
-        settings = _settings(gguf)
-        config = config_from(settings)
+        config, vocab = LLAMA.config_of(_settings(gguf))
         names = NAMES.to_ours({name: name for name in gguf.tensors}, config.layers, config.tied)
         tensors = {ours: torch.from_numpy(gguf.tensor(name)) for ours, name in names.items()}
         for name, tensor in tensors.items():
@@ -64,8 +62,8 @@ def read_llamacpp(path: str | Path, tokenizer: Tokenizer | None = None) -> Impor
         ids = special_ids(gguf)
         if not ids.keys() & {"bos", "eos"}:
             raise UserError("a special token must open every sequence: the file names none; take another model")
-        own = Bpe(tokenizer_parts(gguf), ids.get("bos", ids.get("eos")), settings.vocab_size)
-        model = built(config, settings.vocab_size, own.begin, tensors)
+        own = Bpe(tokenizer_parts(gguf), ids.get("bos", ids.get("eos")), vocab)
+        model = built(config, vocab, own.begin, tensors)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     kinds = sorted({tensor.kind for tensor in gguf.tensors.values()})
@@ -74,7 +72,7 @@ def read_llamacpp(path: str | Path, tokenizer: Tokenizer | None = None) -> Impor
     return with_tokenizer(imported, tokenizer)
 
 
-def _settings(gguf: Gguf) -> LlamaSettings:
+def _settings(gguf: Gguf) -> dict[str, Any]:
     """The metadata as what Hugging Face would write."""
     kind = gguf.get("general.architecture", str)
     if kind != "llama":
@@ -93,21 +91,17 @@ def _settings(gguf: Gguf) -> LlamaSettings:
     }
     if len(sizes) > 1:
         raise UserError(f"octavo's heads are of one size and turned whole: this file has sizes {sorted(sizes)}")
-    return LlamaSettings(
-        vocab_size=gguf.tensors["token_embd.weight"].shape[0], hidden_size=width,
-        intermediate_size=gguf.get("llama.feed_forward_length", int),
-        num_hidden_layers=gguf.get("llama.block_count", int), num_attention_heads=heads,
-        num_key_value_heads=gguf.get("llama.attention.head_count_kv", int, heads), head_dim=sizes.pop(),
-        max_position_embeddings=gguf.get("llama.context_length", int),
-        rms_norm_eps=_rounded(gguf.get("llama.attention.layer_norm_rms_epsilon", float)),
-        rope_theta=gguf.get("llama.rope.freq_base", float, 10000.0),
-        tie_word_embeddings=NAMES.output not in gguf.tensors,
-    )  # fmt: skip
-
-
-def _rounded(value: float) -> float:
-    """The shortest decimal that is the same number in single precision: 1e-05, not 9.999999747378752e-06."""
-    return float(f"{value:.7g}")
+    return {
+        "vocab_size": gguf.tensors["token_embd.weight"].shape[0], "hidden_size": width,
+        "intermediate_size": gguf.get("llama.feed_forward_length", int),
+        "num_hidden_layers": gguf.get("llama.block_count", int), "num_attention_heads": heads,
+        "num_key_value_heads": gguf.get("llama.attention.head_count_kv", int, heads), "head_dim": sizes.pop(),
+        "max_position_embeddings": gguf.get("llama.context_length", int),
+        # The shortest decimal that is the same number in single precision: 1e-05, not 9.999999747378752e-06.
+        "rms_norm_eps": float(f"{gguf.get('llama.attention.layer_norm_rms_epsilon', float):.7g}"),
+        "rope_theta": gguf.get("llama.rope.freq_base", float, 10000.0),
+        "tie_word_embeddings": NAMES.output not in gguf.tensors,
+    }  # fmt: skip
 
 
 def _in_halves(weight_ED: Tensor, heads: int) -> Tensor:

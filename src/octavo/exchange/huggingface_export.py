@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import safetensors.torch
@@ -21,8 +20,9 @@ from octavo import __version__
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.exchange.formats import CONFIG
-from octavo.exchange.huggingface_import import GENERATION, SHAPES, TENSORS, TOKENIZER, TOKENIZER_CONFIG
+from octavo.exchange.huggingface_import import GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG
 from octavo.exchange.imported import ADDED
+from octavo.exchange.shapes import SHAPES, Shape
 from octavo.io.files import whole_folder
 from octavo.models import name_of, spec_of
 from octavo.models.parts.config import GPTConfig
@@ -35,14 +35,14 @@ WRITTEN = {CONFIG, GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG}
 
 def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: str | Path) -> list[str]:
     """Write the folder, in place of one that octavo wrote before; returns what the user should know."""
-    shape = _shape_of(model)
+    kind, shape = _shape_of(model)
     check_target(Path(folder))
     ids = {"bos_token_id": model.begin, "eos_token_id": model.begin}
-    settings = shape.settings_from(model.config, model.vocab) | ids
+    settings = {"model_type": kind} | shape.settings_from(model.config, model.vocab) | ids
     written = tokenizer_json(tokenizer)
     ours = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    kind = str(ours["embedding_VD"].dtype).removeprefix("torch.")
-    files = {CONFIG: settings | {"dtype": kind}, GENERATION: ids}
+    dtype = str(ours["embedding_VD"].dtype).removeprefix("torch.")
+    files = {CONFIG: settings | {"dtype": dtype}, GENERATION: ids}
     if written is not None:
         files |= {TOKENIZER: written.parts, TOKENIZER_CONFIG: {
             "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": written.begin, "eos_token": written.begin,
@@ -64,8 +64,8 @@ def write_folder(folder: Path, tensors: Mapping[str, Tensor], files: Mapping[str
         (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
 
 
-def _shape_of(model: LanguageModel[Any]) -> ModuleType:
-    """The foreign shape that the model has; refused with what would have to be different for the nearest."""
+def _shape_of(model: LanguageModel[Any]) -> tuple[str, Shape]:
+    """The foreign shape that the model has, by name; refused with what would have to be different for the nearest."""
     if "hf" not in spec_of(model).exports:
         raise UserError(
             f"only transformers have a Hugging Face form: this is of model {name_of(model)}; export a gpt run"
@@ -78,14 +78,14 @@ def _shape_of(model: LanguageModel[Any]) -> ModuleType:
         raise UserError(
             f"Hugging Face has no decoder of this shape: {differences}; the nearest is {kind}: train with {flags}"
         )
-    return SHAPES[kind]
+    return kind, SHAPES[kind]
 
 
-def _differences(shape: ModuleType, config: GPTConfig) -> dict[str, Any]:
+def _differences(shape: Shape, config: GPTConfig) -> dict[str, Any]:
     """The settings that the shape cannot have as they are, each with what it can have."""
     if config.kv_heads == config.heads:  # which 0 says too
         config = dataclasses.replace(config, kv_heads=0)
-    return {name: known[0] for name, known in shape.SHAPE.items() if getattr(config, name) not in known}
+    return {name: known[0] for name, known in shape.able.items() if getattr(config, name) not in known}
 
 
 def _flag(name: str, value: Any) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import safetensors
@@ -18,17 +17,15 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.exchange import gpt2, llama
 from octavo.exchange.formats import CONFIG, read_object
-from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, built, untied, with_tokenizer
+from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, TokenIds, built, untied, with_tokenizer
+from octavo.exchange.shapes import SHAPES, Shape
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
-from octavo.text.tokenizers.token_ids import TokenIds
 
 TENSORS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, TOKENIZER_CONFIG, VOCAB, MERGES = "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"
 GENERATION = "generation_config.json"
-SHAPES: dict[str, ModuleType] = {"gpt2": gpt2, "llama": llama}
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 WEIGHTS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -41,7 +38,8 @@ def read_huggingface(folder: str | Path, tokenizer: Tokenizer | None = None) -> 
         shape = _shape_of(values)
         config, vocab = shape.config_of(values)
         ours = untied(shape.to_ours(read_weights(folder), config), config.tied)
-        _check_vocab(vocab, ours["embedding_VD"])  # before a tokenizer of that size is made
+        if (rows := len(ours["embedding_VD"])) != vocab or not vocab:  # before a tokenizer of that size is made
+            raise UserError(f"every token must have an embedding: vocab_size={vocab:,}, the file has {rows:,}")
         own, notes = _tokenizer(folder, values, vocab)
         model = built(config, vocab, own.begin, ours)
     except UserError as error:
@@ -51,18 +49,13 @@ def read_huggingface(folder: str | Path, tokenizer: Tokenizer | None = None) -> 
     return with_tokenizer(ImportedModel(model, own, record), tokenizer)
 
 
-def _shape_of(values: Mapping[str, Any]) -> ModuleType:
+def _shape_of(values: Mapping[str, Any]) -> Shape:
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in SHAPES:
         raise UserError(f"models of type {', '.join(SHAPES)} can be read: config.json says {kind!r}")
     if values.get("quantization_config") is not None:
         raise UserError("quantised weights are read from GGUF files only; take the model as it was before that")
     return SHAPES[kind]
-
-
-def _check_vocab(vocab: int, embedding_VD: Tensor) -> None:
-    if vocab != len(embedding_VD) or not vocab:
-        raise UserError(f"every token must have an embedding: vocab_size={vocab:,}, the file has {len(embedding_VD):,}")
 
 
 # ---------------------------------------------------------------------- weights

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
-from octavo.config import from_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.models import build
 from octavo.models.parts.config import GPTConfig
+from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.base import Tokenizer
 
-C = TypeVar("C")
-LONGEST_CONTEXT = 1 << 24  # tokens; no model has more, and a forged one could take memory without bound
 # Parts of a tokenizer.json: the byte-level pattern; an added token but for id, text and whether it is special.
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
@@ -63,22 +61,30 @@ def untied(tensors: dict[str, Tensor], tied: bool) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in tensors.items() if name != "output_VD"}
 
 
-def settings_of(cls: type[C], values: Mapping[str, Any]) -> C:
-    """The settings that the dataclass names, null where they are left out as well as missing ones by its defaults."""
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    return from_json(cls, {name: values[name] for name in names if values.get(name) is not None})
+class TokenIds(Tokenizer):
+    """Knows how many ids there are and which one opens a sequence; whatever needs text is refused."""
 
+    name = "ids"
+    unit = "token ids"
+    lossless = False
 
-def check_settings(settings: Any, able: Mapping[str, tuple[Any, ...]]) -> None:
-    """Refuse, by name, the variants that our transformer does not have."""
-    for name, known in able.items():
-        if (value := getattr(settings, name)) not in known:
-            able_to = " or ".join(map(str, known))
-            raise UserError(f"octavo's transformer has no {name}={value}, only {able_to}; take another model")
+    def __init__(self, vocab: int, begin: int, why: str) -> None:
+        super().__init__([b""] * vocab, begin)
+        self._why = why
 
+    @classmethod
+    def learn(cls, chunks: Iterable[Chunk], settings: Any = None) -> NoReturn:
+        raise UserError("token ids without a text have no tokenizer to learn; name another tokenizer")
 
-def check_context(context: int) -> int:
-    """Refuse a context that no model has."""
-    if not 2 <= context <= LONGEST_CONTEXT:
-        raise UserError(f"a context must have from 2 to {LONGEST_CONTEXT:,} tokens: it says {context:,}")
-    return context
+    @property
+    def newline(self) -> None:
+        return None
+
+    def _refuse(self, *values: Any, **named: Any) -> NoReturn:
+        raise UserError(self._why)
+
+    encode = decode = token_bytes = split_point = to_json = _refuse
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> NoReturn:
+        raise UserError("token ids without a text have no tokenizer to load; name another tokenizer")

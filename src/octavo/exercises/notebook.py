@@ -18,7 +18,7 @@ from octavo.exercises.framework.exercise import Part
 from octavo.exercises.framework.mathml import prose_as_text
 from octavo.exercises.framework.playground import PLAYGROUND
 from octavo.exercises.framework.registry import select_exercises
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.pages.markup import join
 from octavo.pages.sections import notebook_view, paragraph
 

@@ -47,7 +47,9 @@ class Workers:
     """So many processes of this machine, each with its share of the cores; one that dies costs only its cell."""
 
     def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        asked = os.environ.get("OMP_NUM_THREADS", "")  # fewer where the user asks for fewer
+        self.jobs, self.threads = jobs, max(1, min(cores // jobs, int(asked) if asked.isdigit() else cores))
 
     def execute(self, cells: Iterable[Cell], folder: Path, progress: Progress) -> Iterator[Outcome]:
         waiting, answers = iter(cells), queue.Queue[Answer]()
@@ -58,7 +60,7 @@ class Workers:
                 while len(busy) < self.jobs and (cell := next(waiting, None)) is not None:
                     idle = next((one for one in started if one not in busy and one.process.poll() is None), None)
                     if idle is None:
-                        idle = _Worker(_threads(self.jobs), progress, answers)
+                        idle = _Worker(self.threads, progress, answers)
                         started.append(idle)
                     idle.give(cell, folder)
                     busy.add(idle)
@@ -134,13 +136,6 @@ class _Worker:
 
 
 Answer = tuple[_Worker, Outcome | None]  # None: the worker has died
-
-
-def _threads(jobs: int) -> int:
-    """The cores of one worker; fewer where the user asks for fewer."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(cores // jobs, int(asked) if asked.isdigit() else cores))
 
 
 def _stop(workers: set[_Worker]) -> None:

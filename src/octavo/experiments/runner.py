@@ -1,17 +1,138 @@
-"""The one runner of experiments: cells that are not finished are executed, stored one by one, and reported."""
+"""The one runner of experiments: cells that are not finished are executed, stored one by one, and reported.
+
+experiment.json  which experiment this is, and what all of its cells have in common
+cells/KEY.json   a cell and what came of it: started, finished or failed
+KEY/             its run
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from octavo import __version__
+from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
-from octavo.experiments.cell import Cell, Outcome
+from octavo.experiments.cell import FINISHED, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
-from octavo.experiments.store import Store
+from octavo.io.files import write_text
+from octavo.io.run_folder import CONFIG
+from octavo.models.parts.checks import check_positive
+
+HEADER, CELLS = "experiment.json", "cells"
+FORMAT = 2  # 1 was octavo 0.1's, one file for each kind of experiment
+BEFORE = {"comparison.json": "comparison", "scaling.json": "scaling series", "trained.json": "domains table"}
+STARTED = "started"
+
+
+class Store:
+    """What is stored of one experiment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def open(
+        cls, folder: Path, kind: str, common: Mapping[str, Any],
+        differs: Callable[[Mapping[str, Any]], str] = lambda common: "", ours: Sequence[str] = (),
+    ) -> Store:  # fmt: skip
+        """The store in a folder, or a new one; another experiment's folder, or anything else, is refused.
+
+        `differs` says how the common values of the folder differ from those of this experiment, and is empty where they
+        do not matter; a new store may be made in a folder with files of the names `ours`.
+        """
+        store, path = cls(folder), folder / HEADER
+        if not path.is_file():
+            check_folder(folder, kind, ours)
+            _write(path, {"format": FORMAT, "experiment": kind, "octavo": __version__, "common": dict(common)})
+            return store
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if record["experiment"] != kind or record["format"] != FORMAT:
+                raise ValueError(f"it is a {record['experiment']} of format {record['format']!r}")
+            difference = differs(record["common"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise UserError(
+                f"{path} is damaged or foreign: {error}; delete {folder}, or choose another --out"
+            ) from error
+        if difference:
+            raise UserError(f"{folder} is a {kind} {difference}; choose another --out, or delete {folder}")
+        return store
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Within it, no other command executes cells of this folder; the lock of a killed one is released with it."""
+        with open(self.folder / HEADER, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                remedy = "wait for it or stop it, or choose another --out"
+                raise UserError(f"another command is at work in {self.folder}; {remedy}") from error
+            yield
+
+    def find(self, cell: Cell) -> Outcome | None:
+        """The outcome of just this cell, if it is finished and the files that belong to it are there."""
+        record = self._read(cell.key)
+        if record.get("status") != FINISHED or record.get("cell") != plain_json(cell):
+            return None
+        try:
+            outcome = Outcome.of(record)
+        except (KeyError, TypeError):
+            return None
+        return outcome if all((self.folder / name).is_file() for name in outcome.value.get("files", ())) else None
+
+    def start(self, cell: Cell) -> None:
+        """Note that a cell is being executed; a run that was trained in another way is removed first."""
+        run = self.folder / cell.key
+        is_ours = cell.is_trained_here and (run / CONFIG).is_file()
+        if is_ours and self._read(cell.key).get("training") != plain_json(cell.training):
+            shutil.rmtree(run)
+        _write(self._path(cell.key), {"status": STARTED, "training": cell.training, "cell": asdict(cell)})
+
+    def save(self, outcome: Outcome) -> None:
+        """Store what came of a cell."""
+        _write(self._path(outcome.cell.key), outcome.to_json())
+
+    def _path(self, key: str) -> Path:
+        return self.folder / CELLS / f"{key}.json"
+
+    def _read(self, key: str) -> dict[str, Any]:
+        """The record of a cell; a damaged one counts as none."""
+        try:
+            record = json.loads(self._path(key).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return record if isinstance(record, dict) else {}
+
+
+def check_folder(folder: Path, kind: str, ours: Sequence[str] = ()) -> None:
+    """Refuse a place where something stands that is not this experiment's."""
+    if not os.path.lexists(folder) or (folder / HEADER).is_file():
+        return
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else None
+    if names is not None and names <= set(ours):
+        return
+    for name, earlier in BEFORE.items():
+        if names is not None and name in names:
+            raise UserError(
+                f"{folder} is a {earlier} made by octavo 0.1, which this version cannot resume; choose another --out"
+            )
+    raise UserError(f"{folder} is there already and is not a {kind}; choose another --out")
+
+
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+
 
 Outcomes = dict[str, Outcome]
 RowsOf = Callable[[Mapping[str, Outcome]], Sequence[Any]]  # an experiment's table of the outcomes so far
@@ -25,8 +146,7 @@ class Runner:
         executor: Executor | None = None,
     ) -> None:  # fmt: skip
         """`count`: how many cells there are in all; `command`: what resumes them."""
-        if jobs < 1:
-            raise UserError(f"jobs must be at least 1: jobs={jobs}; try --jobs 2")
+        check_positive("jobs", jobs, 2)
         self.store, self.progress, self.rows, self.jobs = store, progress, rows, jobs
         self.count, self.command = count, command
         self.executor: Executor = executor or (ThisProcess() if jobs == 1 else Workers(jobs))

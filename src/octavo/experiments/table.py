@@ -12,9 +12,8 @@ import dataclasses
 import io
 import math
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from markupsafe import Markup
@@ -24,7 +23,6 @@ from rich.table import Table
 from rich.text import Text
 
 from octavo.pages import sections
-from octavo.scoring.bits_per_byte import finite
 
 Output = Literal["terminal", "page"]
 PLAIN_WIDTH = 160  # characters of a line where there is no terminal
@@ -36,18 +34,14 @@ class Column:
     """How one field of the rows is shown."""
 
     title: str
-    format: Callable[[Any], str] = str
-    """From a value, or, with `of_row`, from the whole row, to a text."""
+    format: Callable[[Any], str] = str  # from a value, or, with `of_row`, from the whole row, to a text
     help: str = ""
     align: Literal["left", "right"] = "right"
-    rank: int = 0
-    """Where there is no room for all, those of the lowest ranks are shown."""
+    rank: int = 0  # where there is no room for all, those of the lowest ranks are shown
     outputs: tuple[Output, ...] = ("terminal", "page")
     of_row: bool = False
-    if_varies: bool = False
-    """Shown only where the rows have different values."""
-    key: str = ""
-    """The name of the field."""
+    if_varies: bool = False  # shown only where the rows have different values
+    key: str = ""  # the name of the field
 
     def text(self, row: Any) -> str:
         """What stands in the cell of a row; nothing where the value is None."""
@@ -75,23 +69,15 @@ def keys_of(row: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(row))
 
 
-def plain_json(value: Any) -> Any:
-    """A dataclass, list or mapping of numbers and texts as plain JSON values; what is not finite becomes null."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if isinstance(value, Mapping):
-        return {key: plain_json(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_json(one) for one in value]
-    return finite(value) if isinstance(value, float) else str(value) if isinstance(value, Path) else value
-
-
 def to_csv(row: type, rows: Sequence[Any]) -> str:
     """A line for each row, below a line of names."""
+    return csv_text(keys_of(row), [list(dataclasses.asdict(one).values()) for one in rows])
+
+
+def csv_text(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as the text of a CSV file, below a line of names."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, keys_of(row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(dataclasses.asdict(one) for one in rows)
+    csv.writer(text, lineterminator="\n").writerows([names, *rows])
     return text.getvalue()
 
 
@@ -125,9 +111,9 @@ def table_text(rows: Sequence[Any], file: TextIO) -> str:
     return "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
 
 
-def page_columns(row: type, rows: Sequence[Any] = ()) -> list[sections.Column]:
+def page_columns(row: type, rows: Sequence[Any] = ()) -> list[sections.TableColumn]:
     """The columns of a kind of row on a page."""
-    return [sections.Column(one.title, one.align == "right", one.help) for one in columns_of(row, "page", rows)]
+    return [sections.TableColumn(one.title, one.align == "right", one.help) for one in columns_of(row, "page", rows)]
 
 
 def cells_of(row: Any, rows: Sequence[Any] = ()) -> list[str]:
@@ -153,8 +139,8 @@ def show_seconds(value: float) -> str:
 
 def show_amount(value: float) -> str:
     """855553 as 856 k, and so on."""
-    for unit in ("", "k", "M", "G", "T", "P"):
+    for unit in ("", "k", "M", "G", "T", "P", "E", "Z"):
         if abs(value) < 999.5:
             return f"{value:.3g} {unit}".rstrip()
         value /= 1000
-    return f"{value:.3g} E"
+    return f"{value:.3g} Y"

@@ -11,10 +11,10 @@ the new context holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -22,8 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
-from octavo.inspect.activations import PIECE, pieces
-from octavo.inspect.views import call_source, find_view, require_view
+from octavo.inspect.views import PIECE, call_source, find_view, pieces, require_view
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models.views import TokenMaps, View
 from octavo.ops.attention import CAUSAL
@@ -37,22 +36,24 @@ SPREAD = 0.9  # the share of the greatest possible entropy from which a head att
 MAX_MAP_WEIGHTS = 1 << 28  # weights in the maps of one text: 1 GB in single precision
 
 Layers = Literal["last", "all"]
+Reads = Literal["back", "both ways", "other"]  # what came before, the whole text, or another text
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class AttentionHead:
     """One map, and what can be said of it; layers and heads count from 1."""
 
     layer: int
     head: int
-    a_TT: Tensor
+    a_TS: Tensor
     visible_T: Tensor
+    reads: Reads = "back"
 
     @cached_property
     def entropies(self) -> Tensor:
         """The bits of each row: 0 where one token gets everything, log2(n) where n tokens get the same."""
-        nats_TT: Tensor = torch.special.entr(self.a_TT.double())
-        return nats_TT.sum(-1) / math.log(2)
+        nats_TS: Tensor = torch.special.entr(self.a_TS.double())
+        return nats_TS.sum(-1) / math.log(2)
 
     @cached_property
     def spreads(self) -> Tensor:
@@ -62,16 +63,18 @@ class Head:
 
     @cached_property
     def distances(self) -> Tensor:
-        """How many tokens back each row attends on average."""
-        place_T = torch.arange(len(self.a_TT), dtype=torch.float64)
-        a_TT = self.a_TT.double()
-        return a_TT.sum(-1) * place_T - a_TT @ place_T
+        """How many tokens away each row attends on average."""
+        place_T = torch.arange(len(self.a_TS), dtype=torch.float64)
+        return (self.a_TS.double() * (place_T[:, None] - place_T).abs()).sum(-1)
 
-    # Means are over every token but begin, which has nothing but itself to attend to.
+    @property
+    def _chosen(self) -> slice:
+        """The rows of means: where a text is read in order, all but begin's, which has nothing but itself."""
+        return slice(1 if self.reads == "back" else 0, None)
 
     @property
     def entropy(self) -> float:
-        return float(self.entropies[1:].mean())
+        return float(self.entropies[self._chosen].mean())
 
     @property
     def spread(self) -> float:
@@ -81,25 +84,26 @@ class Head:
 
     @property
     def distance(self) -> float:
-        return float(self.distances[1:].mean())
+        return float(self.distances[self._chosen].mean())
 
     @cached_property
     def itself(self) -> float:
-        return float(self.a_TT.diagonal()[1:].double().mean())
+        return float(self.a_TS.diagonal()[self._chosen].double().mean())
 
     @cached_property
     def previous(self) -> float:
-        return float(self.a_TT.diagonal(-1).double().mean())
+        return float(self.a_TS.diagonal(-1).double().mean())
 
     @cached_property
-    def begin(self) -> float:
-        """Mean attention weight on the begin token: how much of an attention sink it is."""
-        return float(self.a_TT[1:, 0].double().mean())
+    def first(self) -> float:
+        """Mean attention weight on the token that opens the text: how much of an attention sink it is."""
+        return float(self.a_TS[self._chosen, 0].double().mean())
 
     @property
     def kind(self) -> str:
         """What the head mostly does, where that can be said in a word."""
-        shares = {"previous token": self.previous, "attention sink": self.begin, "itself": self.itself}
+        opening = "attention sink" if self.reads == "back" else "first token"
+        shares = {"previous token": self.previous, opening: self.first, "itself": self.itself}
         name, share = max(shares.items(), key=lambda one: one[1])
         return name if share >= MOSTLY else "spread" if self.spread >= SPREAD else ""
 
@@ -107,12 +111,19 @@ class Head:
     def name(self) -> str:
         return f"layer {self.layer} head {self.head}"
 
+    def statistics(self) -> dict[str, Any]:
+        """All of it in numbers; where the columns are another text, places have no meaning, and are None."""
+        places = ("distance", "itself", "previous", "first", "kind")
+        known = {key: getattr(self, key) if self.reads != "other" else None for key in places}
+        width = {"entropy": self.entropy, "spread": self.spread}
+        return {"layer": self.layer, "head": self.head, **width, **known, "kind": known["kind"] or ""}
 
-def heads_of(maps: TokenMaps) -> tuple[Head, ...]:
+
+def heads_of(maps: TokenMaps, reads: Reads = "back") -> tuple[AttentionHead, ...]:
     """Every head, layer by layer."""
     return tuple(
-        Head(layer, head, a_TT, maps.visible_T)
-        for layer, a_HTT in enumerate(maps.layers, 1) for head, a_TT in enumerate(a_HTT, 1)
+        AttentionHead(layer, head, a_TS, maps.visible_T, reads)
+        for layer, a_HTS in enumerate(maps.layers, 1) for head, a_TS in enumerate(a_HTS, 1)
     )  # fmt: skip
 
 
@@ -131,41 +142,31 @@ def attention_over(
     """The model's view of kind token-maps (its first, if none is named): read begin and the tokens, and collect the
     weights of each token's attention."""
     view = view or require_view(model, "token-maps")
-    known = {"layer-attention": layer_attention, "memory-attention": memory_attention}
+    known = {"layer-attention": partial(lay_out, layer_rows), "memory-attention": partial(lay_out, _memory_rows)}
     return call_source(view, known, model, x_T, turn)  # type: ignore[no-any-return]
 
 
 @torch.no_grad()
-def layer_attention(
-    model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, view: View | None = None, piece: int = PIECE
-) -> TokenMaps:
-    """Of a transformer, `piece` tokens read at once. The maps are the same for any: 1 is decoding with a cache."""
-    with eval_mode(model):
-        return _laid_out(in_turns(_layer_rows(model, [model.begin, *x_T], "all", piece), turn), len(x_T) + 1)
-
-
-@torch.no_grad()
-def memory_attention(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, view: View | None = None) -> TokenMaps:
-    """Of a recurrent network with attention to the states before its own, as the map of one head."""
-    with eval_mode(model):
-        return _laid_out(in_turns(_memory_rows(model, [model.begin, *x_T]), turn), len(x_T) + 1)
-
-
-def _laid_out(blocks: Iterator[RowBlock], T: int) -> TokenMaps:
-    """The rows over all tokens."""
+def lay_out(
+    rows: Callable[..., Iterator[RowBlock]], model: LanguageModel[Any], x_T: Sequence[int], turn: Turn,
+    view: View | None = None,
+) -> TokenMaps:  # fmt: skip
+    """The rows of begin and the tokens as maps over all of them."""
     found: list[Tensor] = []
-    visible = []
-    for start, first, layers, visible_T in blocks:
-        wide = torch.promote_types(layers[0].dtype, torch.float32)
-        found = found or [torch.zeros(len(a_HTS), T, T, dtype=wide) for a_HTS in layers]
-        for a_HTT, a_HTS in zip(found, layers, strict=True):
-            a_HTT[:, start : start + len(visible_T), first : first + a_HTS.shape[-1]] = a_HTS
-        visible.append(visible_T.cpu())
+    visible, T = [], len(x_T) + 1
+    with eval_mode(model):
+        for start, first, layers, visible_T in in_turns(rows(model, [model.begin, *x_T]), turn):
+            wide = torch.promote_types(layers[0].dtype, torch.float32)
+            found = found or [torch.zeros(len(a_HTS), T, T, dtype=wide) for a_HTS in layers]
+            for a_HTT, a_HTS in zip(found, layers, strict=True):
+                a_HTT[:, start : start + len(visible_T), first : first + a_HTS.shape[-1]] = a_HTS
+            visible.append(visible_T.cpu())
     return TokenMaps(tuple(found), torch.cat(visible))
 
 
-def _layer_rows(model: Any, x_T: Sequence[int], layers: Layers, piece: int = PIECE) -> Iterator[RowBlock]:
-    """Of a transformer's layers, or the last of them: keys end with the newest token.
+def layer_rows(model: Any, x_T: Sequence[int], layers: Layers = "all", piece: int = PIECE) -> Iterator[RowBlock]:
+    """Of a transformer's layers, or the last of them: keys end with the newest token. `piece` tokens are read at once;
+    the rows are the same for any number, and 1 is decoding with a cache.
 
     Linear attention has maps in effect: each query's match with every key so far, as a share of all. The state holds
     the sum of what was read, not the keys one by one, so they are kept here.
@@ -177,22 +178,19 @@ def _layer_rows(model: Any, x_T: Sequence[int], layers: Layers, piece: int = PIE
         if is_linear:
             new = one.shown["keys"][chosen]
             keys = [torch.cat(both, 2) for both in zip(keys, new, strict=True)] if keys else new
-            rows = [_linear_rows(q_1HTK[0], k_1HSK[0], one.start)
-                    for q_1HTK, k_1HSK in zip(one.shown["queries"][chosen], keys, strict=True)]  # fmt: skip
+            rows = []
+            for q_1HTK, k_1HSK in zip(one.shown["queries"][chosen], keys, strict=True):
+                wide = torch.promote_types(q_1HTK.dtype, torch.float32)
+                p_HTS = (q_1HTK[0].to(wide) @ k_1HSK[0].to(wide).mT).tril(one.start)
+                rows.append(ratio(p_HTS, p_HTS.sum(-1, keepdim=True)))
         else:
             rows = [a_1HTS[0] for a_1HTS in one.shown["attention"][chosen]]
         T, S = one.end - one.start, rows[0].shape[-1]
         yield RowBlock(one.start, one.end - S, rows, pattern.mask(T, S).sum(-1))
 
 
-def _linear_rows(q_HTK: Tensor, k_HSK: Tensor, start: int) -> Tensor:
-    wide = torch.promote_types(q_HTK.dtype, torch.float32)
-    p_HTS = (q_HTK.to(wide) @ k_HSK.to(wide).mT).tril(start)
-    return ratio(p_HTS, p_HTS.sum(-1, keepdim=True))
-
-
 def _memory_rows(model: LanguageModel[Any], x_T: Sequence[int]) -> Iterator[RowBlock]:
-    """At each step the network shows weights over its memory, which ends with the last token before."""
+    """As of one head: at each step the network shows weights over its memory, which ends with the last token before."""
     state = model.start(1)
     for start in range(0, len(x_T), STEPS):
         tokens = x_T[start : start + STEPS]
@@ -226,7 +224,7 @@ def top_attention(
         maps = attention_over(model, x_T[1:], turn, view)
         blocks = iter([RowBlock(0, 0, list(maps.layers[-1 if layers == "last" else 0 :]), maps.visible_T)])
     else:
-        blocks = _memory_rows(model, x_T) if view.source == "memory-attention" else _layer_rows(model, x_T, layers)
+        blocks = _memory_rows(model, x_T) if view.source == "memory-attention" else layer_rows(model, x_T, layers)
     found = [(torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count))]
     with eval_mode(model):
         for block in in_turns(blocks, turn):
@@ -259,15 +257,15 @@ def in_words(maps: TokenMaps) -> list[str]:
         lines.append(f"the most local is {near.name}: it attends {near.distance:.1f} tokens back on average")
         lines.append(f"the most spread is {wide.name}: {wide.entropy:.1f} bits, {wide.spread:.0%} of what is possible")
     previous = sorted((one for one in heads if one.previous >= MOSTLY), key=lambda one: -one.previous)
-    begin = sorted((one for one in heads if one.begin >= MOSTLY), key=lambda one: -one.begin)
+    begin = sorted((one for one in heads if one.first >= MOSTLY), key=lambda one: -one.first)
     if previous:
         lines.append("mostly to the previous token attends " + _listed([(one, one.previous) for one in previous]))
     if begin:
-        sinks = _listed([(one, one.begin) for one in begin])
+        sinks = _listed([(one, one.first) for one in begin])
         lines.append(f"the begin token is an attention sink, which takes most of the weight, of {sinks}")
     return lines
 
 
-def _listed(heads: Sequence[tuple[Head, float]], most: int = 6) -> str:
+def _listed(heads: Sequence[tuple[AttentionHead, float]], most: int = 6) -> str:
     names = ", ".join(f"{one.name} ({share:.0%})" for one, share in heads[:most])
     return names + (f" and {len(heads) - most} more" if len(heads) > most else "")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch.nn.functional as F
 from markupsafe import Markup
 from torch import Tensor
 
-from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, heads_of, in_words
+from octavo.inspect.attention_maps import MOSTLY, SPREAD, AttentionHead, heads_of, in_words
 from octavo.inspect.gradient_flow import relative
 from octavo.inspect.inspection import Inspection
 from octavo.models.views import TokenMaps
-from octavo.pages.figures.attention_maps import HeadMap, attention_maps
-from octavo.pages.figures.axis import number
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
+from octavo.pages.figures.plot import number
+from octavo.pages.figures.shaded_cells import HeadMap, attention_maps
 from octavo.pages.figures.svg import shorten
 from octavo.pages.figures.token_rows import Strip, attention_rows, strips
 from octavo.pages.markup import NOTHING, element, join
@@ -52,8 +53,7 @@ def attention_parts(one: Inspection, maps: TokenMaps) -> list[Markup]:
     config = one.run.model.config
     moved = getattr(config, "absolute", False) and one.read >= config.context
     standing_out = bullets(f"{line[0].upper()}{line[1:]}." for line in in_words(maps))
-    titles, rows = heads_table(maps)
-    of_heads = join(table(titles, rows, numeric=range(8)), paragraph(HEADS, quiet=True))
+    of_heads = join(table(*heads_table(maps), numeric=range(8)), paragraph(HEADS, quiet=True))
     parts = [
         paragraph(CONTEXT_LEFT) if moved else NOTHING,
         subsection("Attention maps", maps_figure(maps), standing_out, _grid(maps), of_heads),
@@ -75,12 +75,17 @@ def maps_figure(maps: TokenMaps) -> Markup:
     if by > 1:
         caption += f" A cell stands for {by} × {by} tokens and shows the largest weight among them."
     layers = [
-        [HeadMap(shrink(head.a_TT, by).tolist(), f"head {head.head}", head.kind,
+        [HeadMap(shrink(head.a_TS, by).tolist(), f"head {head.head}", head.kind,
                  f"{head.entropy:.1f} bits, {head.distance:.1f} tokens back")
-         for head in heads_of(maps) if head.layer == layer]
-        for layer in range(1, len(maps.layers) + 1)
+         for head in heads]
+        for heads in by_layer(maps)
     ]  # fmt: skip
     return attention_maps(layers, caption)
+
+
+def by_layer(maps: TokenMaps) -> list[list[AttentionHead]]:
+    """The heads of each layer."""
+    return [list(heads) for _, heads in groupby(heads_of(maps), key=lambda head: head.layer)]
 
 
 def shrink(a_TT: Tensor, by: int) -> Tensor:
@@ -95,7 +100,7 @@ def heads_table(maps: TokenMaps) -> tuple[tuple[str, ...], list[tuple[str, ...]]
     """Titles and rows, as plain text: each head of each layer, averaged over the text."""
     rows: list[tuple[str, ...]] = [
         (str(one.layer), str(one.head), f"{one.entropy:.2f}", f"{one.spread:.0%}", f"{one.distance:.1f}",
-         f"{one.itself:.0%}", f"{one.previous:.0%}", f"{one.begin:.0%}", one.kind)
+         f"{one.itself:.0%}", f"{one.previous:.0%}", f"{one.first:.0%}", one.kind)
         for one in heads_of(maps)
     ]  # fmt: skip
     titles = ("layer", "head", "entropy", "of possible", "distance", "to itself", "to previous", "to begin", "kind")
@@ -108,14 +113,15 @@ def depth_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]
     shares = relative(norms[::-1])[::-1]
     rows: list[tuple[str, ...]] = [
         (layer.name, f"{layer.bits:.3f}", f"{layer.right:.0%}",
-         *((_three(norms[n]), _three(shares[n])) if norms else ()))
+         *((three_digits(norms[n]), three_digits(shares[n])) if norms else ()))
         for n, layer in enumerate(one.layers)
     ]  # fmt: skip
     return ("after", "bits/token", "accuracy", *(("gradient", "of the last") if norms else ())), rows
 
 
-def _three(value: float) -> str:
-    return f"{value:.3g}" if 1e-4 <= value < 1000 else number(value)
+def three_digits(value: float) -> str:
+    """A norm, or a share of one, in as few characters as it takes."""
+    return f"{value:.3g}" if 1e-3 <= value < 1000 else number(value)
 
 
 def _depth_table(one: Inspection) -> Markup:
@@ -144,8 +150,8 @@ def _grid(maps: TokenMaps) -> Markup:
     rows = [
         (f"layer {layer}", [
             Shaded(f"{head.entropy:.1f}", head.spread, f"{head.name}: {head.entropy:.2f} bits, {head.spread:.0%} of "
-                 f"the maximum") for head in heads_of(maps) if head.layer == layer])
-        for layer in range(1, len(maps.layers) + 1)
+                 f"the maximum") for head in heads])
+        for layer, heads in enumerate(by_layer(maps), 1)
     ]  # fmt: skip
     titles = ("", *(f"head {head}" for head in range(1, len(maps.layers[0]) + 1)))
     return heat_table(titles, rows, "Entropy in bits; the shade is its share of the maximum.")
@@ -155,9 +161,9 @@ def _token_by_token(one: Inspection, maps: TokenMaps) -> list[Markup]:
     """Rows of cells, one for each head: the entropy's share of its maximum, token by token."""
     drawn = max(MIN_ENTROPY_TOKENS, min(MAX_ENTROPY_TOKENS, ENTROPY_CELLS // len(heads_of(maps))))
     drawn_layers = [
-        strips(one.tokens[:drawn], [_strip(head, one.tokens[:drawn]) for head in heads_of(maps) if head.layer == layer],
+        strips(one.tokens[:drawn], [_strip(head, one.tokens[:drawn]) for head in heads],
                f"Layer {layer} of {len(maps.layers)}: the entropy of each token's attention, as a share.")
-        for layer in range(1, len(maps.layers) + 1)
+        for layer, heads in enumerate(by_layer(maps), 1)
     ]  # fmt: skip
     parts = [side_by_side(*drawn_layers)]
     if len(one.tokens) > drawn:
@@ -165,7 +171,7 @@ def _token_by_token(one: Inspection, maps: TokenMaps) -> list[Markup]:
     return parts
 
 
-def _strip(head: Head, tokens: Sequence[str]) -> Strip:
+def _strip(head: AttentionHead, tokens: Sequence[str]) -> Strip:
     every = zip(tokens, head.entropies.tolist(), head.distances.tolist(), strict=False)
     meanings = [f"{token} head {head.head}: {bits:.2f} bits, {back:.1f} tokens back" for token, bits, back in every]
     return Strip(f"head {head.head}", head.spreads[: len(tokens)].tolist(), meanings)
@@ -176,7 +182,7 @@ def _close_ups(one: Inspection, maps: TokenMaps) -> Markup:
     heads = notable(maps)
     parts = []
     for head in heads:
-        rows = [row[: t + 1] for t, row in enumerate(head.a_TT[:CLOSE_UP_TOKENS, :CLOSE_UP_TOKENS].tolist())]
+        rows = [row[: t + 1] for t, row in enumerate(head.a_TS[:CLOSE_UP_TOKENS, :CLOSE_UP_TOKENS].tolist())]
         caption = f"{head.name.capitalize()}{f', {head.kind}' if head.kind else ''}: what each token attends to."
         if len(one.tokens) > CLOSE_UP_TOKENS:
             caption += f" The first {CLOSE_UP_TOKENS} tokens."
@@ -185,12 +191,12 @@ def _close_ups(one: Inspection, maps: TokenMaps) -> Markup:
                       side_by_side(*parts))  # fmt: skip
 
 
-def notable(maps: TokenMaps) -> list[Head]:
+def notable(maps: TokenMaps) -> list[AttentionHead]:
     """The heads of the clearest kinds, the most local and the most spread; each once."""
     heads = heads_of(maps)
     wanted = [
         max(heads, key=lambda one: one.previous), min(heads, key=lambda one: one.distance),
-        max(heads, key=lambda one: one.begin), max(heads, key=lambda one: one.spread),
+        max(heads, key=lambda one: one.first), max(heads, key=lambda one: one.spread),
     ]  # fmt: skip
     return list(dict.fromkeys(wanted))
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import linear_regression
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -24,8 +25,7 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, map_state, seeded_generator
 from octavo.errors import UserError
-from octavo.inspect.activations import pieces
-from octavo.inspect.views import find_view
+from octavo.inspect.views import find_view, pieces
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT, MODELS
 from octavo.models.views import GRADIENT_FLOW, View
@@ -74,8 +74,7 @@ def gradient_flow(
         view = find_view(model, "curve") or GRADIENT_FLOW
     if callable(view.source):
         with turn():
-            found_flow: Flow = view.source(model, x_T, back)
-            return found_flow
+            return cast(Flow, view.source(model, x_T, back))
     chosen = sorted(set(np.linspace(back, len(x_T) - 1, min(ends, len(x_T) - back)).round().astype(int).tolist()))
     if view.source == "layer-gradients":
         return _through_layers(cast(GPT, model), x_T, back, chosen, turn)
@@ -223,9 +222,7 @@ def rate(norms: Norms) -> float:
     points = [(t, math.log(norm)) for t, norm in enumerate(norms) if 0 < norm < math.inf]
     if len(points) < 2:
         return math.nan
-    t_K, log_K = np.array(points).T
-    t_K = t_K - t_K.mean()
-    return math.exp(float(t_K @ log_K / (t_K @ t_K)))
+    return math.exp(linear_regression(*zip(*points, strict=True)).slope)
 
 
 def in_words(factor: float) -> str:

@@ -8,16 +8,15 @@ from itertools import takewhile
 
 from markupsafe import Markup
 
-from octavo.inspect.attention_page import attention_parts, logit_lens_part
+from octavo.inspect.attention_page import attention_parts, logit_lens_part, three_digits
 from octavo.inspect.gradient_flow import SCALES, Activation, Flow, Norms, in_words, orthogonal_flow, rate, relative
 from octavo.inspect.inspection import Inspection
 from octavo.models.views import OPEN, SHUT, TokenRow
-from octavo.pages.figures.axis import number
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips
 from octavo.pages.markup import join
 from octavo.pages.sections import paragraph, render_page, reproduce, section, table, verbatim
-from octavo.tasks.run_facts import title_of
+from octavo.tasks.run_page import title_of
 from octavo.text.token_display import BEGIN
 
 SHOWN_UNITS = 8  # that are drawn one by one, those that vary most
@@ -118,17 +117,9 @@ def flow_table(
 
 def _flow_row(name: str, norms: Norms, steps: Sequence[int], first: int = 0) -> tuple[str, ...]:
     shares = relative(norms)
-    cells = (number(shares[t]) if t < len(shares) and not math.isnan(shares[t]) else "–" for t in steps)
+    cells = (three_digits(shares[t]) if t < len(shares) and not math.isnan(shares[t]) else "–" for t in steps)
     late = first and len(norms) > first + 1
-    return (name, in_words(rate(norms[first:])) + " from t = 1" if late else in_words(rate(norms)), *map(_three, cells))
-
-
-def _three(cell: str) -> str:
-    """Three digits are enough for a share."""
-    try:
-        return f"{float(cell):.3g}" if float(cell) < 1000 else cell
-    except ValueError:
-        return cell
+    return (name, in_words(rate(norms[first:])) + " from t = 1" if late else in_words(rate(norms)), *cells)
 
 
 def _averaged(inspections: Sequence[Inspection]) -> str:
@@ -183,9 +174,7 @@ def _gates(one: Inspection) -> list[Markup]:
     parts.append(_units([row for row in one.rows if row.signed and row.layer == layers], one.tokens))
     if len(one.tokens) > GATE_TOKENS:
         parts.append(paragraph(f"Drawn are the first {GATE_TOKENS} of {len(one.tokens):,} tokens.", quiet=True))
-    titles, table_rows = gate_table(one)
-    parts.append(table(titles, table_rows, numeric=(0, 2, 3, 4)))
-    return [*parts, paragraph(SATURATED, quiet=True)]
+    return [*parts, table(*gate_table(one), numeric=(0, 2, 3, 4)), paragraph(SATURATED, quiet=True)]
 
 
 SATURATED = (

@@ -5,10 +5,12 @@ N tokens of a text, T those of a piece, K candidates, V vocabulary.
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -16,15 +18,15 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
+from octavo.io.cooperative import Turn
 from octavo.models import NGram
+from octavo.scoring.token_costs import window_tokens
 from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
 
 CANDIDATES = 3
 PIECE = 256  # tokens read at once: their distributions take memory
-MAX_PROBABILITIES = (
-    1 << 20
-)  # probabilities of an n-gram model that are made at once: few tokens make calls cost more than look-ups
+MAX_PROBABILITIES = 1 << 20  # of an n-gram model, made at once: few tokens make calls cost more than look-ups
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,8 @@ class Reading:
 
 @torch.no_grad()
 def read(
-    model: LanguageModel[Any], x_N: Sequence[int], candidates: int = CANDIDATES,
-    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Reading:  # fmt: skip
+    model: LanguageModel[Any], x_N: Sequence[int], candidates: int = CANDIDATES, turn: Turn = nullcontext
+) -> Reading:
     """Read a text a piece at a time, and keep what was expected of each token; `turn` is entered for each piece."""
     count, counts = min(candidates, model.vocab), hasattr(model, "matches")
     x_1N = torch.tensor(x_N, dtype=torch.long, device=device_of(model)).view(1, -1)
@@ -64,7 +65,8 @@ def read(
         torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count, dtype=torch.float64), torch.zeros(0),
     )]  # fmt: skip
     state = model.start(1)
-    longest = max(PIECE, MAX_PROBABILITIES // model.vocab) if counts else min(PIECE, model.max_scored_tokens)
+    whole = window_tokens(model, len(x_N) + 1)  # as scoring reads it, so that the sum of the bits is the score
+    longest = max(PIECE, MAX_PROBABILITIES // model.vocab) if counts else whole
     for start in range(0, len(x_N), longest):
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
@@ -88,11 +90,12 @@ def _count_lookup(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) 
 
 
 def _summarise(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
-    logp_TV = logits_TV.log_softmax(-1, dtype=torch.float64)
+    logp_TV = logits_TV.log_softmax(-1)  # in the precision of scoring
     own_T1 = logp_TV.gather(1, x_T[:, None])
     best = logp_TV.topk(count)
     rank_T = (logp_TV > own_T1).sum(1) + 1
-    return (-own_T1[:, 0] / math.log(2)).cpu(), rank_T.cpu(), best.indices.cpu(), best.values.exp().cpu()
+    bits_T = -own_T1[:, 0].double() / math.log(2)
+    return bits_T.cpu(), rank_T.cpu(), best.indices.cpu(), best.values.double().exp().cpu()
 
 
 def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Surprise]:
@@ -123,24 +126,12 @@ def align(first: Sequence[int], second: Sequence[int]) -> list[Span]:
     before it."""
     if sum(first) != sum(second):
         raise UserError(f"the two must read the same bytes: one reads {sum(first):,}, the other {sum(second):,}")
-    spans = []
-    i, j = 0, 0
-    while i < len(first) or j < len(second):
-        (i0, j0), ahead, read = (i, j), 0, 0
-        while True:  # the reader that is behind goes on, until both have read something and the same
-            if ahead > 0:
-                ahead, j = ahead - second[j], j + 1
-            elif ahead < 0 or i < len(first):
-                ahead, read, i = ahead + first[i], read + first[i], i + 1
-            else:
-                ahead, j = ahead - second[j], j + 1
-            if not ahead and read:
-                break
-            if i == len(first) and j == len(second):
-                break
-        while i < len(first) and not first[i]:
-            i += 1
-        while j < len(second) and not second[j]:
-            j += 1
-        spans.append(Span((i0, i), (j0, j), read))
+    ends = [list(accumulate(sizes)) for sizes in (first, second)]
+    spans: list[Span] = []
+    i = j = start = 0
+    # Both have read something, and the same; of texts without bytes, that is at their end.
+    for end in sorted({*ends[0]} & {*ends[1]} - {0}) or ([0] if first or second else []):
+        after_i, after_j = (bisect.bisect_right(one, end) for one in ends)
+        spans.append(Span((i, after_i), (j, after_j), end - start))
+        i, j, start = after_i, after_j, end
     return spans

@@ -184,10 +184,9 @@ def votes_table(model: Any, x_N: Sequence[int], turn: Turn, view: View) -> Token
     found = votes(model, x_N, turn)
     parts = tuple(map(short_title, model.parts))
     chooser = parts[model.gate] if len(model.logw_GI) > 1 else ""
-    every = zip(found.p_N.tolist(), found.p_NI.tolist(), found.weight_NI.tolist(), found.class_N.tolist(), strict=True)
+    columns = (found.p_N, found.p_NI, found.weight_NI, found.share_NI, found.class_N)
     details = []
-    for p, part_p, weights, known in every:
-        given = [one * weight for one, weight in zip(part_p, weights, strict=True)]
+    for p, part_p, weights, given, known in zip(*(column.tolist() for column in columns), strict=True):
         rows = [
             (part, _short(one), f"{weight:.1%}", _short(share))
             for part, one, weight, share in zip(parts, part_p, weights, given, strict=True)

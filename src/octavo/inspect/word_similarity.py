@@ -86,16 +86,10 @@ def check(compass: Compass) -> dict[str, Any]:
     analogies = {kind: _analogies(compass, [pair.split() for pair in pairs]) for kind, pairs in ANALOGIES.items()}
     known = [(one, other, value) for one, other, value in SIMILARITIES if compass.knows(one, other)]
     cosines = [compass.cosine(one, other) for one, other, _ in known]
-    return {
-        "words": len(compass.place),
-        "dim": compass.vectors.rows_WD.shape[1],
-        "analogies": analogies,
-        "similarity": {
-            "pairs": len(known),
-            "of": len(SIMILARITIES),
-            "spearman": spearman(cosines, [value for _, _, value in known]) if len(known) > 2 else None,
-        },
-    }
+    agreement = spearman(cosines, [value for _, _, value in known]) if len(known) > 2 else None
+    similarity = {"pairs": len(known), "of": len(SIMILARITIES), "spearman": agreement}
+    size = {"words": len(compass.place), "dim": compass.vectors.rows_WD.shape[1]}
+    return {**size, "analogies": analogies, "similarity": similarity}
 
 
 def _analogies(compass: Compass, pairs: list[list[str]]) -> dict[str, int]:

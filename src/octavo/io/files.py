@@ -6,14 +6,15 @@ import ctypes
 import errno
 import fcntl
 import glob
+import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from octavo.errors import UserError
 
@@ -49,7 +50,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
             os.replace(name, target)
-        _sync_folder(target.parent)
+        _sync(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -79,7 +80,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
                 if file.is_file():
                     _sync(file)
             _swap_in(work, target)
-        _sync_folder(target.parent)
+        _sync(target.parent)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -95,6 +96,29 @@ def read_utf8(path: Path) -> str:
         raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} must be UTF-8: byte {error.start:,} is not; convert it, with iconv say") from error
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines as `wc -l` counts them: a form feed or a Unicode line separator stands inside a line."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
+
+
+def json_records(lines: Iterable[str | bytes], source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of JSON lines, each with its place in words; empty lines are passed over."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"line {number:,} of {source}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{place} is not JSON: {error}; every line must be one JSON object") from error
+        if not isinstance(record, dict):
+            raise UserError(f"{place} must be a JSON object: it is {type(record).__name__}")
+        yield place, record
 
 
 def size(count: float) -> str:
@@ -161,7 +185,8 @@ def _naming(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = shutil.disk_usage(_existing(Path(path))).free
+            above = next(place for place in (Path(path), *Path(path).absolute().parents) if place.exists())
+            free = shutil.disk_usage(above).free
             raise UserError(
                 f"the disk is full: writing {path} failed with {free:,} bytes free; free some room and run it again"
             ) from error
@@ -172,23 +197,15 @@ def _naming(path: str | Path) -> Iterator[None]:
         raise
 
 
-def _existing(path: Path) -> Path:
-    return next(p for p in (path, *path.absolute().parents) if p.exists())
-
-
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-def _sync(file: Path) -> None:
-    with open(file, "rb") as opened:
-        os.fsync(opened.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """See to it that a file, or the names in a folder, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

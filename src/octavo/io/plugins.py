@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import TypeVar
 
 Plugin = TypeVar("Plugin")
@@ -22,10 +22,7 @@ def load_plugins(group: str, what: str, check: Callable[[object, str], Plugin]) 
             plugins[entry.name] = check(entry.load(), entry.name)
         except Exception as error:  # whatever another package raises
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            source = f"the {what} {entry.name} of the package {_package(entry)}"
+            package = entry.dist.name if entry.dist is not None else entry.module
+            source = f"the {what} {entry.name} of the package {package}"
             print(f"octavo: {source} is left out: {reason}", file=sys.stderr)
     return plugins
-
-
-def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else entry.module

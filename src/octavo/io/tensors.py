@@ -60,7 +60,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         shown = large >= PROGRESS_BYTES
         with progress("reading the model", large, "bytes") if shown else nullcontext(lambda amount: None) as advance:
             for key, tensor in mapped.items():
-                found[current_tensor_name(key)] = _copied(tensor)
+                # Half precision saves room on the disk, and is computed with in single.
+                dtype = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
+                own = expect_random_access(torch.empty_like(tensor, dtype=dtype))
+                found[current_tensor_name(key)] = own.copy_(tensor)
                 advance(tensor.nbytes)
         return found
     except FileNotFoundError as error:
@@ -72,9 +75,3 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def current_tensor_name(name: str) -> str:
     """The name that a tensor saved by an earlier version has today."""
     return re.sub(r"[^./:]+", lambda part: RENAMED_TENSORS.get(part[0], part[0]), name)
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    """A copy in memory of its own; half precision saves room on the disk, and is computed with in single."""
-    dtype = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
-    return expect_random_access(torch.empty_like(tensor, dtype=dtype)).copy_(tensor)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from octavo.config import from_json
 from octavo.core import LanguageModel
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.plugins import load_plugins
 from octavo.models import (
     bag,
     bert,
     bigram_training,
-    classifier_head,
     dan,
     gpt,
     mix,
@@ -38,38 +36,15 @@ from octavo.models.recurrent import GRU, LSTM, RNN
 from octavo.models.rnn_attention import RNNAttention
 from octavo.models.spec import Candidate, ModelSpec
 
-__all__ = [
-    "GPT",
-    "GRU",
-    "LSTM",
-    "RNN",
-    "Bag",
-    "Candidate",
-    "Mix",
-    "ModelSpec",
-    "NGram",
-    "RNNAttention",
-]  # and those below
+# And what is defined below.
+__all__ = ["GPT", "GRU", "LSTM", "RNN", "Bag", "Candidate", "Mix", "ModelSpec", "NGram", "RNNAttention"]
 
-BUILT_IN: dict[str, ModelSpec] = {
-    "bag": bag.SPEC,
-    "ngram": ngram.SPEC,
-    "bigram": bigram_training.SPEC,
-    "rnn": recurrent.RNN_SPEC,
-    "gru": recurrent.GRU_SPEC,
-    "lstm": recurrent.LSTM_SPEC,
-    "rnn-attention": rnn_attention.SPEC,
-    "gpt": gpt.SPEC,
-    "mix": mix.SPEC,
-    "vit": vit.VIT_SPEC,
-    "davit": vit.DAVIT_SPEC,
-    "seq2seq": seq2seq.SPEC,
-    "seq2seq-recurrent": seq2seq_recurrent.SPEC,
-    "bert": bert.SPEC,
-    "dan": dan.DAN_SPEC,
-    "linear-classifier": dan.LINEAR_SPEC,
-    "head": classifier_head.SPEC,
-}
+SPECS = (
+    bag.SPEC, ngram.SPEC, bigram_training.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC, recurrent.LSTM_SPEC,
+    rnn_attention.SPEC, gpt.SPEC, mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC,
+    bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
+)  # fmt: skip
+BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
 if TYPE_CHECKING:
     MODELS: dict[str, ModelSpec]
 
@@ -124,8 +99,7 @@ def find_spec(name: str) -> ModelSpec:
     for spec in models.values():
         if name in spec.presets:
             return spec
-    near = get_close_matches(name, [*models, *names()], 1)
-    advice = f"did you mean {near[0]}?" if near else f"models are {', '.join(names())}"
+    advice = did_you_mean(name, [*models, *names()], f"models are {', '.join(names())}")
     raise UserError(f"there is no model {name!r}; {advice}")
 
 

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models.cost.counts import bag_cost
+from octavo.models.cost.parts import Cache, Cost
 from octavo.models.parts.checks import check_distribution
-from octavo.models.spec import FitContext, Fitted, ModelSpec
+from octavo.models.spec import Fitted, ModelSpec
 from octavo.models.views import Bars, View
-from octavo.text.tokenizers.base import Tokenizer
 
 LIKELIEST = 20  # tokens that a page shows
 
@@ -74,10 +73,6 @@ class Bag(LanguageModel[None]):
         return self.logp_V[x_BT[:, 1:]], None
 
 
-def _fit(x_N: Tensor, config: BagConfig, tokenizer: Tokenizer, context: FitContext) -> Fitted:
-    return Fitted(Bag.fit(x_N, config, tokenizer.vocab))
-
-
 def _likeliest(model: Bag, spell: Callable[[int], str]) -> Bars:
     best = model.logp_V.exp().topk(min(LIKELIEST, model.vocab - 1))
     rows = zip(map(spell, best.indices.tolist()), (100 * best.values).tolist(), strict=True)
@@ -86,7 +81,9 @@ def _likeliest(model: Bag, spell: Callable[[int], str]) -> Bars:
 
 SPEC = ModelSpec(
     "bag", "bag: how often each token occurs", "how often each token occurs, whatever came before", "counts",
-    Bag, BagConfig, fitting="counts", fit=_fit, cost=bag_cost,
+    Bag, BagConfig, fitting="counts",
+    fit=lambda x_N, config, tokenizer, context: Fitted(Bag.fit(x_N, config, tokenizer.vocab)),
+    cost=lambda config, V, shape: Cost("bag", V, shape, (), (Cache(),), 8 * V),  # float64 probabilities
     views=(View("unigram", "Unigram", "token-table", "unigram"),),
     summarise=lambda model, tokens: f"bag of {tokens}, add-{model.config.k:g}", details=_likeliest,
 )  # fmt: skip

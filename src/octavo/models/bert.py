@@ -7,7 +7,7 @@ or classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
-from octavo.models.cost.encoders import bert_cost
+from octavo.models.cost.parts import Cost, Part, Shape, attention_products, linear, output, repeated
+from octavo.models.cost.transformer import feed_forward_part, feed_forward_saved, norms, out_part, qkv_part
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.block import Block, in_product_precision
 from octavo.models.parts.checks import check_positive
-from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig, shared_parts
 from octavo.models.parts.feed_forward import MLP, Norm, init_inner, zero
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
@@ -73,36 +74,7 @@ class BertConfig:
     @property
     def parts(self) -> GPTConfig:
         """The settings of the parts that it shares with other transformers."""
-        return GPTConfig(
-            width=self.width, layers=self.layers, heads=self.heads, context=self.context, positions="learned",
-            norm="layer", norm_eps=self.norm_eps, bias=True, qk_norm=False, feed_forward=self.feed_forward,
-            feed_forward_width=self.feed_forward_width, dropout=self.dropout, init="gpt2",
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Texts(Pattern):
-    """Tokens of one text attend to each other: several texts share a row. text_B1T: the text that each token is of."""
-
-    text_B1T: Tensor
-
-    @classmethod
-    def of(cls, text_BT: Tensor) -> Texts:
-        return cls(text_BT[:, None])
-
-    def allows(self, t: Tensor, s: Tensor) -> Tensor:
-        s = s.reshape((1,) * (t.dim() - s.dim()) + s.shape)  # its places then come last, whatever stands in front
-        return self.text_B1T[..., t] == self.text_B1T[..., s]
-
-    @property
-    def rows(self) -> int | None:
-        return len(self.text_B1T)
-
-    def row(self, b: Tensor) -> Pattern:
-        return Texts(self.text_B1T[b, 0])
-
-    def on(self, device: torch.device | str) -> Pattern:
-        return Texts(self.text_B1T.to(device))
+        return shared_parts(self, positions="learned", norm="layer", bias=True, qk_norm=False, init="gpt2")
 
 
 class PostNormBlock(Block):
@@ -218,15 +190,6 @@ class Bert(nn.Module):
 
     forward = encode
 
-    def hidden(
-        self, x_BT: Tensor, segment_BT: Tensor | None = None, place_BT: Tensor | None = None, pattern: Pattern = FULL
-    ) -> list[Tensor]:
-        """The embeddings, and what each layer makes of them."""
-        found = [self._embed(x_BT, segment_BT, place_BT)]
-        for block in self.blocks:
-            found.append(block(found[-1], pattern))
-        return found
-
     def _embed(self, x_BT: Tensor, segment_BT: Tensor | None, place_BT: Tensor | None) -> Tensor:
         T, C = x_BT.shape[1], self.config.context
         if T > C and place_BT is None:
@@ -257,6 +220,38 @@ class Bert(nn.Module):
     def repeated_blocks(self) -> Sequence[PostNormBlock]:
         """Parts of one code: compiled once, they are all fast."""
         return list(self.blocks)  # type: ignore[arg-type]
+
+
+def bert_cost(config: BertConfig, V: int, shape: Shape) -> Cost:
+    """Every part, those of all layers together; heads only of the tasks that it learns from. What is saved for the
+    backward pass is by the rules of the transformer's parts; no BERT is measured against it.
+    """
+    N, B, D, L, T = shape.tokens, shape.batch, config.width, config.layers, shape.window
+    if config.context < T:
+        raise UserError(f"there are {config.context} positions: window={T}; try --window {config.context}")
+    block, pairs, saved = config.parts, 4 * B * T * T * D, N * (D + config.heads)
+    parts = [
+        Part("embeddings", V * D),
+        Part("positions", config.context * D),
+        Part("segments", config.segments * D),
+        norms(block, 2 * L + 1, saved=(2 * L + 1) * N * (2 * D + 2)),
+        repeated(qkv_part(block, N, saved=3 * N * D), L),
+        repeated(attention_products("attention", pairs, pairs, shape.kernel, saved), L),
+        repeated(out_part(block, N), L),
+        repeated(feed_forward_part(block, N, feed_forward_saved(block, N)), L),
+    ]
+    if config.pooler:
+        parts.append(linear("pooler", B, [(D, D)], bias=D, saved=2 * B * D))  # of each text's first token
+    words = linear("masked words", N, [(D, D)], bias=D + 2 * D + V, saved=N * (4 * D + 2))
+    logits = replace(output(N, V, D, config.tied), saved_bytes=N * (4 * V + 8))
+    heads = {
+        "words": (words, logits),
+        "next": (linear("next sentence", B, [(2, D)], bias=2),),
+        "order": (linear("sentence order", B, [(2, D)], bias=2),),
+        "replaced": (linear("replaced words", N, [(D, D), (1, D)], bias=D + 1, saved=3 * N * D),),
+    }
+    parts += [part for task in config.tasks for part in heads[task]]
+    return Cost("bert", V, shape, tuple(parts))
 
 
 SPEC = ModelSpec(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ from torch import Tensor
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import progress
-from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, Weights, loss_and_gradient, pair_logp
-from octavo.models.cost.counts import bigram_cost
+from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, loss_and_gradient, pair_logp
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear
 from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Tap, View
 from octavo.text.tokenizers.base import Tokenizer
@@ -85,18 +86,6 @@ def chances(n_V: Tensor, batch: int) -> Tensor:
         q_V = q_V.masked_fill(over_V, 1.0)
         free_V = free_V & ~over_V
     return q_V
-
-
-def train_bigram(
-    x_N: Tensor, config: BigramConfig, tokenizer: Tokenizer, generator: torch.Generator, report: Report | None = None
-) -> tuple[Bigram, list[str]]:
-    """Fit a bigram to tokens of this tokenizer, from the config's word vectors where it names some; and notes."""
-    if not config.vectors:
-        return fit_bigram(x_N, config, tokenizer.vocab, generator, report=report), []
-    counts_V = torch.bincount(x_N, minlength=tokenizer.vocab).cpu().numpy()
-    match = match_vectors(config.vectors, tokenizer, counts_V)
-    vectors_VD, known_V = torch.from_numpy(match.vectors_VD), torch.from_numpy(match.known_V)
-    return fit_bigram(x_N, config, tokenizer.vocab, generator, vectors_VD, known_V, report), match.notes
 
 
 def fit_bigram(
@@ -185,14 +174,15 @@ def _descend(
 
 
 class _Descent:
-    """Adam on the hand-written gradient of a step's contexts."""
+    """Adam on the hand-written gradient of a step's contexts; torch's own takes a second to import."""
 
     def __init__(self, model: Bigram, counts: PairCounts, generator: torch.Generator) -> None:
         self.model, self.counts, self.generator = model, counts, generator
         q_V = chances(counts.n_V, model.config.batch)
         self.weight_V = 1 / (q_V * counts.total)  # of contexts that never came: infinite, and never taken
         self.chance_V = q_V.cpu()  # so that the same seed takes the same contexts on every device
-        self.adam = _Adam(model.weights())
+        self.mean, self.square = ([torch.zeros_like(w) for w in model.weights()] for _ in range(2))
+        self.steps = 0
 
     def step(self, rate: float) -> float:
         """One step; the loss before it, in nats a token, as far as the step's contexts tell."""
@@ -203,7 +193,13 @@ class _Descent:
         pairs = self.counts.of(context_C, self.weight_V[context_C])
         loss, gradient = loss_and_gradient(self.model.weights(context_C), pairs)
         dx_VD = torch.zeros_like(self.model.x_VD).index_copy_(0, context_C, gradient.x_CD)
-        self.adam.move(self.model.weights(), gradient._replace(x_CD=dx_VD), rate)
+        self.steps += 1
+        moved = zip(self.model.weights(), gradient._replace(x_CD=dx_VD), self.mean, self.square, strict=True)
+        for w, g, m, v in moved:
+            m.lerp_(g, 1 - MOMENTUM)
+            v.mul_(MEMORY).addcmul_(g, g, value=1 - MEMORY)
+            spread = (v / (1 - MEMORY**self.steps)).sqrt_().add_(LEAST)
+            w.addcdiv_(m, spread, value=-rate / (1 - MOMENTUM**self.steps))
         return float(loss)
 
 
@@ -228,32 +224,33 @@ def held_out_loss(model: Bigram, held: PairCounts) -> float:
     return -float((held.n_P * logp_P).sum()) / held.total
 
 
-class _Adam:
-    """Adam, one equation a line; torch's own takes a second to import before its first step."""
-
-    def __init__(self, weights: Weights) -> None:
-        self.mean = [torch.zeros_like(w) for w in weights]
-        self.square = [torch.zeros_like(w) for w in weights]
-        self.steps = 0
-
-    def move(self, weights: Weights, gradient: Weights, rate: float) -> None:
-        self.steps += 1
-        for w, g, m, v in zip(weights, gradient, self.mean, self.square, strict=True):
-            m.lerp_(g, 1 - MOMENTUM)
-            v.mul_(MEMORY).addcmul_(g, g, value=1 - MEMORY)
-            spread = (v / (1 - MEMORY**self.steps)).sqrt_().add_(LEAST)
-            w.addcdiv_(m, spread, value=-rate / (1 - MOMENTUM**self.steps))
-
-
 def _fit(x_N: Tensor, config: BigramConfig, tokenizer: Tokenizer, context: FitContext) -> Fitted:
+    """From the config's word vectors, where it names some."""
     history: list[dict[str, Any]] = []
-    model, notes = train_bigram(x_N, config, tokenizer, seeded_generator(context.seed), history.append)
-    return Fitted(model, history, notes)
+    start: tuple[Any, Any] = (None, None)
+    generator, notes = seeded_generator(context.seed), []
+    if config.vectors:
+        counts_V = torch.bincount(x_N, minlength=tokenizer.vocab).cpu().numpy()
+        match = match_vectors(config.vectors, tokenizer, counts_V)
+        start, notes = (torch.from_numpy(match.vectors_VD), torch.from_numpy(match.known_V)), match.notes
+    return Fitted(fit_bigram(x_N, config, tokenizer.vocab, generator, *start, history.append), history, notes)
+
+
+def _cost(config: BigramConfig, V: int, shape: Shape) -> Cost:
+    """A look-up, a hidden layer and the output; begin is never predicted. What is saved is what autograd would save."""
+    N, D, H = shape.tokens, config.dim, config.hidden
+    output = linear("output", N, [(V - 1, H)], bias=V - 1, muon=False)
+    parts = (
+        Part("embeddings", V * D, saved=N * D, saved_bytes=8 * N),
+        linear("hidden", N, [(H, D)], bias=H, saved=N * H, muon=False),  # training has an Adam of its own
+        replace(output, saved_bytes=N * (4 * V + 8) + 4),
+    )
+    return Cost("bigram", V, shape, parts, (Cache(),))
 
 
 SPEC = ModelSpec(
     "bigram", "neural bigram", "a small network that sees the last token", "counts", Bigram, BigramConfig,
-    fitting="counts", fit=_fit, uses_seed=True, cost=bigram_cost,
+    fitting="counts", fit=_fit, uses_seed=True, cost=_cost,
     views=(View("gates", "Hidden units", "token-rows", "tapped-values",
                 (Tap("hidden", "the output of the layer", signed=True),)),),
     summarise=lambda model, tokens: f"neural bigram of {tokens}, {model.config.hidden} hidden units",

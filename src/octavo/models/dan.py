@@ -1,4 +1,4 @@
-"""Bags of words to classes: the deep averaging network (Iyyer et al. 2015), and a linear model.
+"""Classifiers: an MLP as head, the deep averaging network (Iyyer et al. 2015) below it, and a linear model.
 
 N words of all texts, B texts, V rows of the table, D width of a vector, C classes.
 """
@@ -6,19 +6,64 @@ N words of all texts, B texts, V rows of the table, D width of a vector, C class
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.config import check_fields
 from octavo.errors import UserError
-from octavo.models.classifier_head import Head, HeadConfig
 from octavo.models.parts.checks import check_dropout
 from octavo.models.spec import ModelSpec
 from octavo.text.bag_of_ngrams import Bags
 
 MOST_BITS = 28
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """Settings of the MLP."""
+
+    hidden: int = 100
+    """Width of the hidden layers."""
+    layers: int = 1
+    """Number of hidden layers; 0: a single linear layer."""
+    dropout: float = 0.3
+    """Dropout probability of each layer's inputs."""
+
+    def __post_init__(self) -> None:
+        if self.hidden < 1 or self.layers < 0:
+            raise UserError(
+                f"hidden must be at least 1 and layers not negative: hidden={self.hidden}, layers={self.layers}"
+            )
+        check_dropout(self.dropout, example=0.3)
+
+
+class Head(nn.Module):
+    """A ReLU MLP: x' = max(0, W x + b) for each hidden layer, then logits."""
+
+    def __init__(self, config: HeadConfig, width: int, classes: int) -> None:
+        super().__init__()
+        self.config = config
+        widths = [width, *[config.hidden] * config.layers]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.out = nn.Linear(widths[-1], classes)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Kaiming-uniform hidden layers, a Xavier-uniform output layer, zero biases."""
+        for one in self.layers:
+            nn.init.kaiming_uniform_(one.weight, nonlinearity="relu", generator=generator)  # type: ignore[arg-type]
+            nn.init.zeros_(one.bias)  # type: ignore[arg-type]
+        nn.init.xavier_uniform_(self.out.weight, generator=generator)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        for one in self.layers:
+            x_BD = F.relu(one(F.dropout(x_BD, self.config.dropout, self.training)))
+        logits_BC: Tensor = self.out(F.dropout(x_BD, self.config.dropout, self.training))
+        return logits_BC
 
 
 @dataclass(frozen=True)
@@ -48,9 +93,8 @@ class DanConfig:
 
     def __post_init__(self) -> None:
         HeadConfig(self.hidden, self.layers, self.dropout)
-        for name, least in (("width", 1), ("ngrams", 1), ("buckets", 1), ("min_count", 1), ("spare", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}")
+        check_fields(self, "at least 1", lambda n: n >= 1, "width", "ngrams", "buckets", "min_count")
+        check_fields(self, "at least 0", lambda n: n >= 0, "spare")
         check_dropout(self.word_dropout, "word_dropout", 0.3)
 
 
@@ -153,4 +197,8 @@ DAN_SPEC = ModelSpec(
 LINEAR_SPEC = ModelSpec(
     "linear-classifier", "linear classifier", "one weight for each n-gram and class", "classifier", Linear,
     LinearConfig, task="classification",
+)  # fmt: skip
+HEAD_SPEC = ModelSpec(
+    "head", "classifier head", "hidden layers on the vectors of a trained model", "classifier", Head, HeadConfig,
+    task="classification",
 )  # fmt: skip

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, map_state, tensors_of
 from octavo.errors import UserError
+from octavo.models.cost.parts import Part
 from octavo.models.parts.checks import check_positive
 from octavo.ops.attention import FULL, Padding, Pattern
 
@@ -66,6 +67,12 @@ class Sizes(NamedTuple):
                 f"one table of embeddings needs one vocabulary: {self.source_vocab} tokens in sources, "
                 f"{self.target_vocab} in targets; try --tied target"
             )
+
+
+def embeddings_part(config: Any, sizes: Sizes, positions: int = 0) -> Part:
+    """Tables of vectors and of learned positions; an output of its own is counted with the output."""
+    rows = sizes.target_vocab + sizes.languages + (0 if config.tied == "all" else sizes.source_vocab)
+    return Part("embeddings", (rows + positions) * config.width)
 
 
 class EncoderDecoder(nn.Module):
@@ -190,10 +197,6 @@ class Given(LanguageModel[tuple[Tensor, Any]]):
             )
         source_B = torch.arange(batch, device=device) % sources
         return source_B, self.model.start(self._memory(source_B))
-
-    def step(self, state: tuple[Tensor, Any], x_B: Tensor) -> tuple[Tensor, tuple[Tensor, Any]]:
-        logits_B1V, state = self.absorb(state, x_B[:, None])
-        return logits_B1V[:, 0], state
 
     def absorb(self, state: tuple[Tensor, Any], x_BT: Tensor) -> tuple[Tensor, tuple[Tensor, Any]]:
         source_B, inner = state

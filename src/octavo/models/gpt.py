@@ -9,7 +9,7 @@ beginning of a new one. Either way `step` is a function of the state, and texts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
-from octavo.models.cost.parts import parameter_count
+from octavo.models.cost.parts import Shape, parameter_count
 from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import Place
 from octavo.models.parts.block import TransformerBlock, add_positions
 from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.feed_forward import Norm, init_inner
-from octavo.models.recurrent import init_matrix, layers_of
+from octavo.models.parts.feed_forward import Norm, init_tables
+from octavo.models.recurrent import layers_of
 from octavo.models.spec import ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles
@@ -49,19 +49,13 @@ class GPT(LanguageModel[State]):
         self.output_VD = None if config.tied else nn.Parameter(torch.empty(vocab, config.width))
         learned = config.positions == "learned"
         self.positions_CD = nn.Parameter(torch.empty(config.context, config.width)) if learned else None
-        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
+        self.blocks: Any = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = Norm(config)
 
     def initialise(self, generator: torch.Generator) -> None:
         config = self.config
-        for table in (self.embedding_VD, self.output_VD, self.positions_CD):
-            if table is None:
-                continue
-            if config.init == "gpt2":
-                init_inner(table, config, generator)
-            else:
-                init_matrix(table.data, "normal", generator)
-        for block in self._blocks():
+        init_tables((self.embedding_VD, self.output_VD, self.positions_CD), config, generator)
+        for block in self.blocks:
             block.initialise(config, generator)
         self.norm.initialise(config, generator)
 
@@ -69,11 +63,7 @@ class GPT(LanguageModel[State]):
 
     def start(self, batch: int) -> State:
         position_B = torch.zeros(batch, dtype=torch.long, device=self.embedding_VD.device)
-        return position_B, position_B[:, None][:, :0], tuple(block.attention.start(batch) for block in self._blocks())
-
-    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
-        logits_B1V, state = self.absorb(state, x_B[:, None])
-        return logits_B1V[:, 0], state
+        return position_B, position_B[:, None][:, :0], tuple(block.attention.start(batch) for block in self.blocks)
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         h_BTD, state = self.read(state, x_BT)
@@ -121,7 +111,7 @@ class GPT(LanguageModel[State]):
             x_BTD = F.dropout(x_BTD, self.config.dropout)
         place = Place(self._angles(place_T, x_BTD.dtype))
         after = []
-        for block, one in zip(self._blocks(), before, strict=True):
+        for block, one in zip(self.blocks, before, strict=True):
             x_BTD, one = block.absorb(x_BTD, one, place)
             after.append(one)
         tokens_BS = torch.cat([tokens_BS, x_BT], 1) if self.config.absolute else tokens_BS
@@ -132,9 +122,6 @@ class GPT(LanguageModel[State]):
         if config.positions != "rotary" or config.kind.family == "synthesizer":
             return None
         return rotary_angles(place_T, config.head_size, config.rotary_base, dtype)
-
-    def _blocks(self) -> Iterator[TransformerBlock]:
-        return iter(self.blocks)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ what others want to know
 
@@ -172,17 +159,9 @@ class GPT(LanguageModel[State]):
         some = "" if config.kind.first_key else f", {config.attention} with a window of {config.attention_window}"
         return f"state carried, a layer attends to the last {config.cached} tokens{some}"
 
-    def flops_per_token(self) -> int:
-        """Those of the products with weights, and of scores and sums over a full context."""
-        config = self.config
-        matrices = sum(p.numel() for block in self.blocks for p in block.parameters() if p.dim() == 2)
-        seen = {"linear": config.head_size, "dense": config.context, "random": config.context / 2}
-        attending = 2 * config.width * seen.get(config.attention, config.cached)
-        return int(2 * (matrices + self.embedding_VD.numel() + config.layers * attending))
-
     @property
     def repeated_blocks(self) -> Sequence[TransformerBlock]:
-        return list(self._blocks())
+        return list(self.blocks)
 
 
 def _kind(config: GPTConfig) -> str:
@@ -197,12 +176,13 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
     window = f", window {config.attention_window}" if "attention_window" in config.kind.settings else ""
     features = f", {config.features} features" if config.attention == "linear" else ""
+    reading = transformer_cost(config, model.vocab, Shape(past=config.context - 1)).total("forward")
     return Table("", (), (
         ("parameters", f"{parameter_count(model):,}"), ("blocks", f"{config.layers}, of width {config.width}"),
         ("attention", f"{config.attention}{window}{features}; heads: {config.heads}{shared}"),
         ("positions", config.positions), ("context", f"{config.context} tokens"),
         ("feed-forward", f"{config.feed_forward}, {config.inner} wide"), ("norm", config.norm),
-        ("cost", f"{model.flops_per_token():,} operations to read a token"),
+        ("cost", f"{reading:,} operations to read a token"),
     ))  # fmt: skip
 
 

@@ -6,7 +6,7 @@ B batch, T time, V vocabulary, D hidden units, I inputs of a layer, G = gates ×
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models.cost.recurrent import recurrent_cost
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
 from octavo.models.parts.checks import check_choices, check_dropout, check_positive
 from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, Tap, View
-from octavo.ops.recurrent import GATES, STEPS, Cell, Weights, layer
+from octavo.ops.recurrent import GATES, Cell, Weights, layer, step
 
 State = tuple[Any, ...]  # for each layer h_BD, or (h_BD, c_BD) of an LSTM
 Init = Literal["orthogonal", "xavier", "he"]
@@ -81,8 +81,10 @@ class Layer(nn.Module):
             forget.fill_(forget_bias)
 
 
-def init_matrix(weight: Tensor, how: str, generator: torch.Generator) -> None:
-    """Fill the matrix on the CPU, where the generator is, so that every device starts from the same weights."""
+def init_matrix(weight: Tensor | None, how: str, generator: torch.Generator) -> None:
+    """Fill the matrix, where there is one, on the CPU, where the generator is: every device starts from the same."""
+    if weight is None:
+        return
     drawn = torch.empty(weight.shape)
     if how == "orthogonal":
         nn.init.orthogonal_(drawn, generator=generator)
@@ -92,7 +94,7 @@ def init_matrix(weight: Tensor, how: str, generator: torch.Generator) -> None:
         nn.init.kaiming_uniform_(drawn, nonlinearity="relu", generator=generator)
     else:
         nn.init.normal_(drawn, std=weight.shape[-1] ** -0.5, generator=generator)
-    weight.copy_(drawn)
+    weight.data.copy_(drawn)
 
 
 class Embedded(LanguageModel[State]):
@@ -106,9 +108,8 @@ class Embedded(LanguageModel[State]):
         self.output_bias_V = nn.Parameter(torch.empty(vocab))
 
     def initialise(self, generator: torch.Generator) -> None:
-        init_matrix(self.embedding_VD.data, "normal", generator)
-        if self.output_VD is not None:
-            init_matrix(self.output_VD.data, "xavier", generator)
+        init_matrix(self.embedding_VD, "normal", generator)
+        init_matrix(self.output_VD, "xavier", generator)
         self.output_bias_V.data.zero_()
 
     @property
@@ -124,11 +125,6 @@ class Embedded(LanguageModel[State]):
     def drop(self, h: Tensor) -> Tensor:
         return F.dropout(h, self.config.dropout) if self.training and self.config.dropout else h
 
-    def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products for one token, forward; look-ups are free."""
-        matrices = [p.numel() for part in self.children() for p in part.parameters() if p.dim() == 2]
-        return 2 * (sum(matrices) + self.embedding_VD.numel())
-
 
 class Recurrent(Embedded):
     """What the three networks share: a stack of layers, each a step over the one below."""
@@ -138,11 +134,11 @@ class Recurrent(Embedded):
 
     def __init__(self, config: RecurrentConfig, vocab: int) -> None:
         super().__init__(config, vocab)
-        self.layers = nn.ModuleList(Layer(self.cell, config.width, config.width) for _ in range(config.layers))
+        self.layers: Any = nn.ModuleList(Layer(self.cell, config.width, config.width) for _ in range(config.layers))
 
     def initialise(self, generator: torch.Generator) -> None:
         super().initialise(generator)
-        for one in self._layers():
+        for one in self.layers:
             one.initialise(self.config.init, self.config.forget_bias, generator)
 
     def start(self, batch: int) -> State:
@@ -151,14 +147,14 @@ class Recurrent(Embedded):
 
     def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
         y_BD, after = self.embed(x_B), []
-        for one, before in zip(self._layers(), state, strict=True):
-            after.append(STEPS[self.cell](y_BD, before, one.weights))
+        for one, before in zip(self.layers, state, strict=True):
+            after.append(step(self.cell, y_BD, before, one.weights))
             y_BD = self.drop(after[-1][0] if self.cell == "lstm" else after[-1])
         return self.logits(y_BD), tuple(after)
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         y_TBD, after = self.embed(x_BT.t()), []
-        for one, before in zip(self._layers(), state, strict=True):
+        for one, before in zip(self.layers, state, strict=True):
             y_TBD, last = layer(self.cell, y_TBD, before, one.weights)
             y_TBD = self.drop(y_TBD)
             after.append(last)
@@ -172,9 +168,6 @@ class Recurrent(Embedded):
         if layers > 1:
             named |= {f"layer {l + 1}": parts[each * l : each * (l + 1)] for l in range(layers)}
         return named
-
-    def _layers(self) -> list[Layer]:
-        return list(self.layers)  # type: ignore[arg-type]
 
 
 class RNN(Recurrent):
@@ -225,6 +218,27 @@ def short_budget(seconds: float | None, **settings: Any) -> dict[str, Any]:
 
 def layers_of(count: int) -> str:
     return "1 layer" if count == 1 else f"{count} layers"
+
+
+def recurrent_cost(cell: Cell, config: RecurrentConfig, V: int, shape: Shape) -> Cost:
+    """W x and U h in every layer; in backpropagation through time each of them twice."""
+    N, B, D = shape.tokens, shape.batch, config.width
+    dropped = N * D if config.dropout else 0
+    G = GATES[cell] * D
+    # Saved are the states, with one before the first, and the gates.
+    saved = {"rnn": N * D + B * D, "gru": 5 * N * D + B * D, "lstm": 7 * N * D + 2 * B * D}[cell]
+    parts = (
+        Part("embeddings", V * D, saved=N * D + dropped),
+        repeated(linear("layers", N, [(G, D), (G, D)], bias=2 * G, saved=saved + dropped), config.layers),
+        vocabulary_part(N, V, D, config.tied),
+    )
+    state = Cache(constant=config.layers * D * (2 if cell == "lstm" else 1))
+    return Cost(cell, V, shape, parts, (state,))
+
+
+def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:
+    """Logits with a bias, and the loss: its input laid out anew, log-probabilities in single precision, targets."""
+    return replace(output(N, V, D, tied, bias=V), saved=N * D, saved_bytes=N * (4 * V + 8) + 4)
 
 
 def _spec(model: type[Recurrent], title: str, description: str, **short: Any) -> ModelSpec:

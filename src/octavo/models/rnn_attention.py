@@ -6,20 +6,20 @@ B batch, T time, M remembered states, D hidden units, V vocabulary, G = gates ×
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.models.cost.recurrent import attentive_cost
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear
 from octavo.models.parts.checks import check_choices, check_dropout, check_not_negative, check_positive
-from octavo.models.recurrent import TAPS, Embedded, Init, Layer, gates_view, init_matrix, short_budget
+from octavo.models.recurrent import TAPS, Embedded, Init, Layer, gates_view, init_matrix, short_budget, vocabulary_part
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, MEMORY_ATTENTION
-from octavo.ops.attention.scores import ScoreKind, additive, dot, scaled, weighted_sum
-from octavo.ops.recurrent import AFTER
+from octavo.ops.attention.scores import ScoreKind, additives, dots, scaled_dots, weighted_sum
+from octavo.ops.recurrent import AFTER, GATES
 
 State = tuple[Tensor, Tensor]  # h_BD, and the memory of the states so far, memory_BMD
 
@@ -75,9 +75,9 @@ class RNNAttention(Embedded):
         super().initialise(generator)
         self.recurrent.initialise(self.config.init, 0.0, generator)
         if self.config.score == "additive":
-            init_matrix(self.query_DD.data, "xavier", generator)
-            init_matrix(self.key_DD.data, "xavier", generator)
-            init_matrix(self.score_D.data, "normal", generator)
+            init_matrix(self.query_DD, "xavier", generator)
+            init_matrix(self.key_DD, "xavier", generator)
+            init_matrix(self.score_D, "normal", generator)
 
     def start(self, batch: int) -> State:
         D = self.config.width
@@ -86,10 +86,6 @@ class RNNAttention(Embedded):
     def embed(self, x: Tensor) -> Tensor:
         """Of a mean square near one, as the states are: else an input would drown in the state beside it."""
         return super().embed(x) * math.sqrt(self.config.width)
-
-    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
-        logits_B1V, state = self.absorb(state, x_B[:, None])
-        return logits_B1V[:, 0], state
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         h_BD, memory_BMD = state
@@ -107,12 +103,6 @@ class RNNAttention(Embedded):
             h_TBD.append(h_BD)
         return self.logits(self.drop(torch.stack(h_TBD, 1))), (h_BD, memory_BMD)
 
-    def flops_per_token(self) -> int:
-        """Those of the products with weights, and of the scores and the sum over a full memory (of 0, all: not)."""
-        D, M = self.config.width, self.config.memory
-        scoring = 2 * D * D if self.config.score == "additive" else 0
-        return super().flops_per_token() + 2 * (scoring + 2 * M * D)
-
     def name_state_parts(self, grads: list[Tensor]) -> dict[str, list[Tensor]]:
         """Gradients with respect to the state and to what the memory holds besides."""
         h_1D, memory_1MD = grads
@@ -129,14 +119,63 @@ class RNNAttention(Embedded):
         return F.linear(h, self.key_DD) if self.config.score == "additive" else h
 
     def _scores(self, s_BD: Tensor, keys_BMD: Tensor) -> Tensor:
+        s_B1D = s_BD[:, None]  # one query a row
         if self.config.score == "additive":
-            return additive(F.linear(s_BD, self.query_DD), keys_BMD, self.score_D)
-        return (dot if self.config.score == "dot" else scaled)(s_BD, keys_BMD)
+            return additives(F.linear(s_B1D, self.query_DD), keys_BMD, self.score_D)[:, 0]
+        return (dots if self.config.score == "dot" else scaled_dots)(s_B1D, keys_BMD)[:, 0]
 
     def _remember(self, memory_BMD: Tensor, new_BD: Tensor) -> Tensor:
         """The memory with one state more, and without the oldest where that is one too many."""
         oldest = 1 if 0 < self.config.memory <= memory_BMD.shape[1] else 0
         return torch.cat([memory_BMD[:, oldest:], new_BD[:, None]], 1)
+
+
+def attentive_cost(config: RNNAttentionConfig, V: int, shape: Shape) -> Cost:
+    """A recurrent layer, and at each step attention to the states remembered by then."""
+    N, B, D = shape.tokens, shape.batch, config.width
+    G = GATES[config.cell] * D
+    saved = N * D if config.cell == "rnn" else 8 * N * D - B * D
+    layer = linear("layers", N, [(G, D), (G, D)], bias=2 * G, saved=saved)
+    layer = replace(layer, backward=layer.backward - 2 * B * G * D)  # the state before the first has no gradient
+    parts = (
+        Part("embeddings", V * D, saved=N * D * (2 if config.dropout else 1)),
+        layer,
+        attention_part(config, shape),
+        vocabulary_part(N, V, D, config.tied),
+    )
+    memory = Cache(per_token=D, tokens=config.memory or None, constant=D)
+    return Cost("rnn-attention", V, shape, parts, (memory,))
+
+
+def attention_part(config: RNNAttentionConfig, shape: Shape) -> Part:
+    """Scores and sums over the memory: 2 D operations each for a state; additive ones also W s and U h.
+
+    A sum over a single state is no product, and neither is what an additive score hands back to tanh.
+    """
+    N, B, D = shape.tokens, shape.batch, config.width
+    memories = [remembered(config, shape.past + t) for t in range(shape.window)]
+    attended = B * sum(memories)
+    scores, sums = 2 * attended * D, 2 * B * sum(m for m in memories if m > 1) * D
+    forward, backward = scores + sums, 2 * sums + (scores if config.score == "additive" else 2 * scores)
+    carried = 2 * B * memories[0] * D  # the first token attends to carried states only, which have no gradient
+    backward -= (carried if memories[0] > 1 else 0) + (0 if config.score == "additive" else carried)
+    parameters = matrices = 0
+    saved = N * (D + 1) * config.norm + N * D + attended * (D + 1)
+    if config.score == "additive":
+        before = B * remembered(config, shape.past)  # what is remembered is matched anew when tokens come
+        forward += 4 * N * D * D + 2 * before * D * D
+        backward += 8 * N * D * D - 4 * B * D * D + 2 * before * D * D  # the last state's key is for tokens to come
+        parameters, matrices = 2 * D * D + D, 2 * D * D
+        saved += attended * D + B * D
+    return Part(
+        "attention", parameters, matrices, read=parameters, forward=forward, needed=forward, backward=backward,
+        saved=saved,
+    )  # fmt: skip
+
+
+def remembered(config: RNNAttentionConfig, tokens: int) -> int:
+    """States that can be attended to after so many tokens."""
+    return min(tokens, config.memory) if config.memory else tokens
 
 
 SPEC = ModelSpec(

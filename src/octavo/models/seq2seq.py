@@ -5,8 +5,8 @@ B rows, S tokens of the source, T new tokens of the target, H heads, K size of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,14 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
-from octavo.models.cost.seq2seq import seq2seq_cost
-from octavo.models.encoder_decoder import EncoderDecoder, Memory
+from octavo.models.cost.parts import Cost, Part, Shape, attention_products, linear, output, repeated
+from octavo.models.cost.transformer import feed_forward_part, norms
+from octavo.models.encoder_decoder import EncoderDecoder, Memory, Sizes, embeddings_part
 from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
 from octavo.models.parts.block import Block, TransformerBlock, add_positions
 from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
-from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
-from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
-from octavo.models.recurrent import init_matrix
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig, shared_parts
+from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_tables
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
@@ -30,6 +30,7 @@ from octavo.ops.positions import rotary_angles
 from octavo.ops.tracing import tap
 
 State = tuple[Tensor, tuple[Any, ...]]  # position_B, and each layer's keys and values
+SOURCE_SIDE = ("encoder self-attention", "encoder feed-forward", "cross-attention, source")  # costs once a source
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,7 @@ class Seq2SeqConfig:
 
     def parts(self, layers: int) -> GPTConfig:
         """The settings of the parts shared with other transformers, in a stack of so many blocks."""
-        return GPTConfig(
-            width=self.width, layers=layers, heads=self.heads, context=self.context, positions=self.positions,
-            norm=self.norm, bias=self.bias, qk_norm=self.qk_norm, feed_forward=self.feed_forward,
-            feed_forward_width=self.feed_forward_width,
-            dropout=self.dropout, init=self.init,
-        )  # fmt: skip
+        return shared_parts(self, layers=layers)
 
 
 class EncoderBlock(TransformerBlock):
@@ -106,10 +102,7 @@ class CrossAttention(AttentionProjections):
 
     def keys_values(self, h_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """k_BHSK and v_BHSK, computed once for a source."""
-        weight, bias = torch.cat([self.key_ED, self.value_ED]), None
-        if self.key_bias is not None and self.value_bias is not None:
-            bias = torch.cat([self.key_bias, self.value_bias])
-        k_BHSK, v_BHSK = split_heads(F.linear(h_BSD, weight, bias), 2 * self.config.heads).chunk(2, 1)
+        k_BHSK, v_BHSK = split_heads(F.linear(h_BSD, *self.joined(1)), 2 * self.config.heads).chunk(2, 1)
         return self._scaled(k_BHSK), v_BHSK
 
     def forward(self, x_BTD: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, pattern: Pattern) -> Tensor:
@@ -149,26 +142,22 @@ class Seq2Seq(EncoderDecoder):
         learned = config.positions == "learned"
         self.source_positions_CD = nn.Parameter(torch.empty(config.context, D)) if learned else None
         self.target_positions_CD = nn.Parameter(torch.empty(config.context, D)) if learned else None
-        self.encoder_blocks = nn.ModuleList(EncoderBlock(encoder) for _ in range(config.layers))
+        self.encoder_blocks: Any = nn.ModuleList(EncoderBlock(encoder) for _ in range(config.layers))
         self.encoder_norm = Norm(encoder)
-        self.decoder_blocks = nn.ModuleList(DecoderBlock(decoder) for _ in range(config.decoder_depth))
+        self.decoder_blocks: Any = nn.ModuleList(DecoderBlock(decoder) for _ in range(config.decoder_depth))
         self.norm = Norm(decoder)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from."""
-        config = self.config
+        encoder, decoder = self.config.parts(self.config.layers), self.config.parts(self.config.decoder_depth)
         tables = (self.source_VD, self.target_VD, self.output_VD, self.source_positions_CD, self.target_positions_CD)
-        for table in (one for one in tables if one is not None):
-            if config.init == "gpt2":
-                init_inner(table, config.parts(config.layers), generator)
-            else:
-                init_matrix(table.data, "normal", generator)
+        init_tables(tables, encoder, generator)
         for block in self.encoder_blocks:
-            block.initialise(config.parts(config.layers), generator)  # type: ignore[operator]
-        for block in self._decoder_blocks():
-            block.initialise(config.parts(config.decoder_depth), generator)
-        self.encoder_norm.initialise(config.parts(config.layers), generator)
-        self.norm.initialise(config.parts(config.decoder_depth), generator)
+            block.initialise(encoder, generator)
+        for block in self.decoder_blocks:
+            block.initialise(decoder, generator)
+        self.encoder_norm.initialise(encoder, generator)
+        self.norm.initialise(decoder, generator)
 
     def encode(self, x_BS: Tensor, lengths_B: Tensor | None = None) -> Memory:
         """The cross-attention keys and values of the source, for each block of the decoder."""
@@ -180,11 +169,11 @@ class Seq2Seq(EncoderDecoder):
         for block in self.encoder_blocks:
             x_BSD = block(x_BSD, bare.pattern, place)
         h_BSD = self.encoder_norm(x_BSD)
-        return Memory(lengths_B, tuple(block.cross_attention.keys_values(h_BSD) for block in self._decoder_blocks()))
+        return Memory(lengths_B, tuple(block.cross_attention.keys_values(h_BSD) for block in self.decoder_blocks))
 
     def start(self, memory: Memory) -> State:
         position_B = torch.zeros(len(memory), dtype=torch.long, device=self.target_VD.device)
-        return position_B, tuple(block.attention.start(len(memory)) for block in self._decoder_blocks())
+        return position_B, tuple(block.attention.start(len(memory)) for block in self.decoder_blocks)
 
     def read(self, memory: Memory, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         position_B, before = state
@@ -194,7 +183,7 @@ class Seq2Seq(EncoderDecoder):
         x_BTD = F.embedding(x_BT, self.target_VD)
         x_BTD = self.drop(add_positions(x_BTD, place_T, self.target_positions_CD, self.config.positions))
         place, pattern, after = self._place(place_T, x_BTD.dtype), memory.pattern, []
-        for block, one, seen in zip(self._decoder_blocks(), before, memory.parts, strict=True):
+        for block, one, seen in zip(self.decoder_blocks, before, memory.parts, strict=True):
             x_BTD, one = block.absorb(x_BTD, one, place, seen, pattern)
             after.append(one)
         return self.norm(x_BTD), (position_B + x_BT.shape[1], tuple(after))
@@ -215,8 +204,44 @@ class Seq2Seq(EncoderDecoder):
         """Each block of the decoder has self-attention, then cross-attention."""
         return maps[1::2]
 
-    def _decoder_blocks(self) -> Iterator[DecoderBlock]:
-        return iter(self.decoder_blocks)  # type: ignore[arg-type]
+
+def seq2seq_cost(config: Seq2SeqConfig, sizes: Sizes, shape: Shape) -> Cost:
+    """All parts, those of all layers together; the numbers are of every source and all its targets.
+
+    Forward, in operations, for B sources of N tokens and targets of M tokens (their language first), of a layer:
+
+        encoder self-attention    8 B N D² + 4 B N² D     four products with weights; scores and sums, N × N
+        cross-attention, source   4 B N D²                keys and values of the source, once for all targets
+        cross-attention           4 B M D² + 4 B M N D    queries and output; scores and sums, M × N
+        decoder self-attention    8 B M D² + 4 B M² D     of M × M pairs, M (M + 1) / 2 are needed
+    """
+    D, N, M, read, written = config.width, shape.source, shape.window, shape.batch * shape.source, shape.tokens
+    readers, writers, block = config.layers, config.decoder_depth, config.parts(config.decoder_depth)
+    tables = embeddings_part(config, sizes, 2 * config.context if config.positions == "learned" else 0)
+
+    def products(name: str, tokens: int, count: int) -> Part:
+        return linear(name, tokens, [(D, D)] * count, bias=count * D if config.bias else 0)
+
+    def pairs(rows: int, queries: int, keys: int, needed: int) -> Part:
+        each = 4 * rows * D
+        return attention_products("", each * queries * keys, each * needed, shape.kernel)
+
+    targets = shape.batch * shape.languages
+    read_self = products("encoder self-attention", read, 4) + pairs(shape.batch, N, N, N * N)
+    cross = products("cross-attention", written, 2) + pairs(targets, M, N, M * N)
+    written_self = products("decoder self-attention", written, 4) + pairs(targets, M, M, M * (M + 1) // 2)
+    parts = (
+        tables,
+        norms(block, 2 * readers + 3 * writers + 2),
+        repeated(read_self, readers),
+        repeated(replace(feed_forward_part(block, read), name="encoder feed-forward"), readers),
+        repeated(products("cross-attention, source", read, 2), writers),
+        repeated(cross, writers),
+        repeated(written_self, writers),
+        repeated(replace(feed_forward_part(block, written), name="decoder feed-forward"), writers),
+        output(written, sizes.target_vocab, D, config.tied != "none"),
+    )
+    return Cost("seq2seq", sizes.target_vocab, shape, parts, unit="source")
 
 
 ALIGNMENT = View("attention", "Alignment", "token-maps", "alignment")

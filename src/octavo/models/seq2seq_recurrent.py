@@ -14,14 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import map_state
-from octavo.models.cost.seq2seq import recurrent_seq2seq_cost
-from octavo.models.encoder_decoder import EncoderDecoder, Memory
+from octavo.models.cost.parts import Cost, Part, Shape, linear, output, repeated
+from octavo.models.encoder_decoder import EncoderDecoder, Memory, Sizes, embeddings_part
 from octavo.models.parts.checks import check_choices, check_dropout, check_positive
 from octavo.models.recurrent import Init, Layer, init_matrix
 from octavo.models.seq2seq import ALIGNMENT
 from octavo.models.spec import ModelSpec
 from octavo.ops.attention.scores import additives, dots
-from octavo.ops.recurrent import layer
+from octavo.ops.recurrent import GATES, layer
 from octavo.ops.tracing import tap
 
 State = tuple[Any, ...]  # for each layer of the decoder h_BD, or (h_BD, c_BD) of an LSTM
@@ -66,9 +66,9 @@ class RecurrentSeq2Seq(EncoderDecoder):
         super().__init__(config, source_vocab, target_vocab, languages)
         D, cell = config.width, config.cell
         inputs = [D, *[2 * D] * (config.layers - 1)]
-        self.forwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
-        self.backwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
-        self.decoder_blocks = nn.ModuleList(Layer(cell, D, D) for _ in range(config.layers))
+        self.forwards: Any = nn.ModuleList(Layer(cell, size, D) for size in inputs)
+        self.backwards: Any = nn.ModuleList(Layer(cell, size, D) for size in inputs)
+        self.decoder_blocks: Any = nn.ModuleList(Layer(cell, D, D) for _ in range(config.layers))
         self.bridge_DE = nn.Parameter(torch.empty(D, 2 * D))
         attends = config.score != "none"
         self.key_DE = nn.Parameter(torch.empty(D, 2 * D)) if attends else None
@@ -80,15 +80,12 @@ class RecurrentSeq2Seq(EncoderDecoder):
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from."""
         for table in (self.source_VD, self.target_VD, self.output_VD):
-            if table is not None:
-                init_matrix(table.data, "normal", generator)
-        for one in (*self._layers(self.forwards), *self._layers(self.backwards), *self._layers(self.decoder_blocks)):
+            init_matrix(table, "normal", generator)
+        for one in (*self.forwards, *self.backwards, *self.decoder_blocks):
             one.initialise(self.config.init, 1.0, generator)
         for matrix in (self.bridge_DE, self.key_DE, self.combine_DG, self.query_DD):
-            if matrix is not None:
-                init_matrix(matrix.data, "xavier", generator)
-        if self.score_D is not None:
-            init_matrix(self.score_D.data, "normal", generator)
+            init_matrix(matrix, "xavier", generator)
+        init_matrix(self.score_D, "normal", generator)
         self.bias_V.data.zero_()
 
     def scores(self, h_BTD: Tensor) -> Tensor:
@@ -101,7 +98,7 @@ class RecurrentSeq2Seq(EncoderDecoder):
         turned_SB = turned(lengths, S).t()
         y_SBE = self.drop(self.embed_source(x_BS.t()))
         starts = []
-        for there, back in zip(self._layers(self.forwards), self._layers(self.backwards), strict=True):
+        for there, back in zip(self.forwards, self.backwards, strict=True):
             begin = self._nothing(B)
             to_SBD, _ = layer(self.config.cell, y_SBE, begin, there.weights)
             fro_SBD, _ = layer(self.config.cell, _taken(y_SBE, turned_SB), begin, back.weights)
@@ -121,7 +118,7 @@ class RecurrentSeq2Seq(EncoderDecoder):
 
     def read(self, memory: Memory, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         y_TBD, after = self.drop(F.embedding(x_BT.t(), self.target_VD)), []
-        for one, before in zip(self._layers(self.decoder_blocks), state, strict=True):
+        for one, before in zip(self.decoder_blocks, state, strict=True):
             before = map_state(before, partial(_like, y_TBD))
             y_TBD, last = layer(self.config.cell, y_TBD, before, one.weights)
             y_TBD = self.drop(y_TBD)
@@ -145,9 +142,6 @@ class RecurrentSeq2Seq(EncoderDecoder):
         assert self.combine_DG is not None
         return self.drop(F.linear(torch.cat([s_BTD, seen_BTE], -1), self.combine_DG).tanh())
 
-    def _layers(self, stack: nn.ModuleList) -> list[Layer]:
-        return list(stack)  # type: ignore[arg-type]
-
     def _nothing(self, batch: int) -> Any:
         h_BD = self.target_VD.new_zeros(batch, self.config.width)
         return (h_BD, h_BD) if self.config.cell == "lstm" else h_BD
@@ -167,6 +161,43 @@ def _like(y_TBD: Tensor, h_BD: Tensor) -> Tensor:
 
 def _taken(x_SBE: Tensor, place_SB: Tensor) -> Tensor:
     return x_SBE.gather(0, place_SB[..., None].expand_as(x_SBE))
+
+
+def recurrent_seq2seq_cost(config: RecurrentSeq2SeqConfig, sizes: Sizes, shape: Shape) -> Cost:
+    """Embeddings, what is done once for a source, what is done for each target, and the output.
+
+    Forward, in operations, for B sources of N tokens and targets of M tokens:
+
+        encoder                   4 B N G (I + D)         W x and U h, both directions; I is D, in upper layers 2 D
+        keys, first states        4 B N D² + 4 B L D²     of what both directions say, once for all targets
+        decoder                   4 B M G D               of each layer
+        attention                 6 B M N D + 6 B M D²    scores, sums of vectors of 2 D; what was found joins the state
+        additive scores           2 B M D² more           W s
+    """
+    D, L, V, G = config.width, config.layers, sizes.target_vocab, GATES[config.cell] * config.width
+    reading = [product for inputs in (D, *[2 * D] * (L - 1)) for product in ((G, inputs), (G, D))]
+    parts = (
+        embeddings_part(config, sizes),
+        linear("encoder, both directions", shape.batch * shape.source, 2 * reading, bias=4 * L * G),
+        linear("first states", shape.batch * L, [(D, 2 * D)]),  # one matrix for all layers
+        *_source_attention(config, shape),
+        repeated(linear("decoder", shape.tokens, [(G, D), (G, D)], bias=2 * G), L),
+        output(shape.tokens, V, D, config.tied != "none", bias=V),
+    )
+    return Cost("seq2seq-recurrent", V, shape, parts, unit="source")
+
+
+def _source_attention(config: RecurrentSeq2SeqConfig, shape: Shape) -> tuple[Part, ...]:
+    """Keys of the sources; scores, sums and what is made of them for each token that is written."""
+    if config.score == "none":
+        return ()
+    D, additive, written = config.width, config.score == "additive", shape.tokens
+    shapes = [(D, 3 * D), (D, D)] if additive else [(D, 3 * D)]
+    products = linear("attention", written, shapes, bias=D if additive else 0)
+    scores, sums = 2 * written * shape.source * D, 4 * written * shape.source * D
+    back = 2 * sums + (scores if additive else 2 * scores)  # what a score hands back to tanh is no product
+    pairs = Part("", forward=scores + sums, needed=scores + sums, backward=back)
+    return linear("attention, source", shape.batch * shape.source, [(D, 2 * D)]), products + pairs
 
 
 SPEC = ModelSpec(

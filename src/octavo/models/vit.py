@@ -7,7 +7,8 @@ V classes, P side of a patch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -16,17 +17,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
-from octavo.models.cost.encoders import vision_cost
+from octavo.models.cost.parts import Cost, Part, Shape, attention_products, linear, repeated
+from octavo.models.cost.transformer import feed_forward_part, norms, out_part, qkv_part
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.block import TransformerBlock
 from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
-from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig, shared_parts
 from octavo.models.parts.feed_forward import Norm
 from octavo.models.recurrent import init_matrix
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
 from octavo.ops import channel_attention as channel
-from octavo.ops.attention import Pattern
+from octavo.ops.attention import Axial, Neighbourhood, Pattern
 from octavo.ops.attention import image_patterns as grid
 from octavo.ops.attention.kinds import Grid, attention_kind
 from octavo.ops.patches import check_quarters, embed, rotary_2d, sinusoids_2d
@@ -87,11 +89,7 @@ class VitConfig:
     @property
     def block(self) -> GPTConfig:
         """The settings of its blocks, which are those of every transformer here."""
-        return GPTConfig(
-            width=self.width, layers=self.layers, heads=self.heads, feed_forward=self.feed_forward, norm=self.norm,
-            bias=self.bias,
-            qk_norm=self.qk_norm, dropout=self.dropout, positions="none",
-        )  # fmt: skip
+        return shared_parts(self, positions="none")
 
     @property
     def tokens(self) -> int:
@@ -174,8 +172,7 @@ class Vit(nn.Module):
         """Draw the weights that training starts from."""
         init_matrix(self.patch_DCPP.data.flatten(1), "xavier", generator)
         for table in (self.positions_CD, self.token_D):
-            if table is not None:
-                init_matrix(table.data, "normal", generator)
+            init_matrix(table, "normal", generator)
         for block in self.blocks:
             block.initialise(self.config.block, generator)  # type: ignore[operator]
         self.norm.initialise(self.config.block, generator)
@@ -248,6 +245,45 @@ def side_of_patch(asked: int, height: int, width: int) -> int:
             f"try {' or '.join(f'--patch {P}' for P in both[-3:])}"
         )
     return asked
+
+
+def vision_cost(name: str, kind: type[Vit], config: VitConfig, sizes: Mapping[str, int], shape: Shape) -> Cost:
+    """The cost of vit or davit for a batch of images of the sizes height, width, channels and classes: every part,
+    those of all layers together. What is saved for the backward pass is left out.
+    """
+    with torch.device("meta"):  # where shapes take no memory
+        model = kind(config, **sizes)
+    block, B, D, L = config.block, shape.batch, config.width, config.layers
+    N, V, C, P = model.rows * model.columns, sizes["classes"], sizes["channels"], model.patch_DCPP.shape[-1]
+    T = N + config.tokens
+    channel_layers = L // 2 if name == "davit" else 0  # every second one
+    patches = linear("patches", B * N, [(D, C * P * P)], bias=D, muon=False)
+    between = B * channel.channel_operations(T, D, config.heads)
+    parts = (
+        replace(patches, backward=patches.forward),  # the image has no gradient: one product is left
+        Part("positions and token", (N * D if config.positions == "learned" else 0) + config.tokens * D),
+        norms(block, 2 * L + 1),
+        repeated(qkv_part(block, B * T), L),
+        repeated(patch_attention(model.pattern, T, 4 * B * D), L - channel_layers),
+        repeated(Part("channel attention", forward=between, needed=between, backward=2 * between), channel_layers),
+        repeated(out_part(block, B * T), L),
+        repeated(feed_forward_part(block, B * T), L),
+        linear("classes", B, [(V, D)], bias=V, muon=False),
+    )
+    return Cost(name, V, replace(shape, window=T), parts, unit="image")
+
+
+def patch_attention(pattern: Pattern, T: int, each: int) -> Part:
+    """One layer's attention, `each` operations for a pair: a score and a sum. Where the keys are cut up, only the
+    scores of the tokens in front are computed again in the backward pass.
+    """
+    if not isinstance(pattern, Axial | Neighbourhood):
+        return attention_products("attention", each * T * T, each * T * T, "fused")
+    needed = each * grid.pairs(pattern)
+    if not grid.is_faster(pattern):
+        return attention_products("attention", each * T * T, needed, "fused")
+    forward = each * grid.computed(pattern)
+    return Part("attention", forward=forward, needed=needed, backward=2 * forward + each * T * pattern.globals // 2)
 
 
 IMAGE_ATTENTION = View("image", "Image", "image", "image-attention")

@@ -1,6 +1,6 @@
 """The gradients of recurrent layers through time, derived by hand; a test holds each to autograd of the plain step.
 
-T time, B batch, I inputs, D hidden units; G is D for the RNN, 3D (r, z, n) for the GRU, 4D (i, f, g, o) for the LSTM.
+T time, B batch, I inputs, D hidden units; G is D for the RNN, 3D (r, z, n) for the GRU.
 
 Every layer has the same three parts. Forward, one product W x for all t, then a loop that adds U h and applies the
 gates. Backward, a loop from the last t to the first that gives the gradient of the gates, a; it works on slices that
@@ -54,7 +54,7 @@ class RNNThroughTime(Function):
             dh.add_(dout)
             through_tanh(dh, h, grad_input=da)
             back.put_into(dh, da)
-        return None, *weight_gradients(ctx, (dh,), da_TBD, da_TBD, x_TBI, h_TBD[:-1], ih)
+        return None, *weight_gradients(ctx, dh, da_TBD, da_TBD, x_TBI, h_TBD[:-1], ih)
 
 
 class GRUThroughTime(Function):
@@ -112,67 +112,11 @@ class GRUThroughTime(Function):
             torch.sub(before, n, out=dz).mul_(dh)
             dh_side_rz.copy_(through_sigmoid(drz, rz, grad_input=drz))
             back.add_to(carried, dh_side)
-        return None, *weight_gradients(ctx, (carried,), da_TBG, dh_side_TBG, x_TBI, h_TBD[:-1], ih)
+        return None, *weight_gradients(ctx, carried, da_TBG, dh_side_TBG, x_TBI, h_TBD[:-1], ih)
 
 
-class LSTMThroughTime(Function):
-    """i, f, o = sigmoid(ai), sigmoid(af), sigmoid(ao); g = tanh(ag); c = f c_{t-1} + i g; h = o tanh(c).
-
-    The cell's gradient comes from this step's h and from the next step's c, which forgets f of it:
-    dc = (from t + 1) + (1 - tanh²(c)) o dh        dc_{t-1} = f dc
-    dai = i (1 - i) g dc                           daf = f (1 - f) c_{t-1} dc
-    dag = (1 - g²) i dc                            dao = o (1 - o) tanh(c) dh
-    dh_{t-1} = (from the loss) + Uᵀ (dai, daf, dag, dao)
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, low: torch.dtype | None, x_TBI: Tensor, h_BD: Tensor, c_BD: Tensor, *w: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        ih, hh, bias_ih, bias_hh = w
-        gates_TBG = x_TBI.new_empty(*x_TBI.shape[:2], len(ih))
-        product(x_TBI.flatten(0, 1), ih.t(), low, bias=bias_ih + bias_hh, out=gates_TBG.flatten(0, 1))
-        h_TBD, c_TBD = opened(x_TBI, h_BD), opened(x_TBI, c_BD)
-        tanh_c_TBD = torch.empty_like(c_TBD[1:])
-        recur = Recurrence(hh.t(), h_BD, low)
-        for gates, i, f, g, o, h_before, c_before, c, tanh_c, h in forwards(
-            gates_TBG, *gates_TBG.chunk(4, -1), h_TBD[:-1], c_TBD[:-1], c_TBD[1:], tanh_c_TBD, h_TBD[1:]
-        ):
-            recur.add_to(gates, h_before)
-            g.mul_(2)
-            gates.sigmoid_()
-            g.mul_(2).sub_(1)  # tanh, as in tanh_, with one sigmoid for all four gates
-            torch.mul(f, c_before, out=c).addcmul_(i, g)
-            torch.mul(o, tanh_(tanh_c.copy_(c)), out=h)
-        ctx.save_for_backward(x_TBI, h_TBD, c_TBD, tanh_c_TBD, ih, hh, gates_TBG)
-        ctx.low = low
-        return h_TBD[1:], c_TBD[-1].clone()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout_TBD: Tensor, dc_last_BD: Tensor) -> tuple[Tensor | None, ...]:
-        x_TBI, h_TBD, c_TBD, tanh_c_TBD, ih, hh, gates_TBG = ctx.saved_tensors
-        D = hh.shape[1]
-        da_TBG = torch.empty_like(gates_TBG)
-        dh, dc = torch.zeros_like(h_TBD[0]), dc_last_BD.clone()
-        back = Recurrence(hh, dh, ctx.low)
-        from_h = torch.empty_like(dc)
-        saved = (gates_TBG[..., : 2 * D], *gates_TBG.chunk(4, -1), c_TBD[:-1], tanh_c_TBD)
-        wanted = (da_TBG, da_TBG[..., : 2 * D], *da_TBG.chunk(4, -1))
-        for dout, i_f, i, f, g, o, c_before, tanh_c, da, di_f, di, df, dg, do in backwards(dout_TBD, *saved, *wanted):
-            dh.add_(dout)
-            dc.add_(through_tanh(torch.mul(dh, o, out=from_h), tanh_c, grad_input=from_h))
-            torch.mul(dc, g, out=di)
-            torch.mul(dc, c_before, out=df)
-            through_sigmoid(di_f, i_f, grad_input=di_f)
-            through_tanh(torch.mul(dc, i, out=dg), g, grad_input=dg)
-            through_sigmoid(torch.mul(dh, tanh_c, out=do), o, grad_input=do)
-            dc.mul_(f)
-            back.put_into(dh, da)
-        return None, *weight_gradients(ctx, (dh, dc), da_TBG, da_TBG, x_TBI, h_TBD[:-1], ih)
-
-
-BY_HAND: dict[str, Any] = {"rnn": RNNThroughTime, "gru": GRUThroughTime, "lstm": LSTMThroughTime}
+# Not the LSTM: oneDNN has a kernel for it that a loop of ours does not beat.
+BY_HAND: dict[str, Any] = {"rnn": RNNThroughTime, "gru": GRUThroughTime}
 
 
 class Recurrence:
@@ -206,7 +150,7 @@ def product(a: Tensor, b: Tensor, low: torch.dtype | None, bias: Tensor, out: Te
 
 
 def weight_gradients(
-    ctx: Any, dstate: tuple[Tensor, ...], dx_side_TBG: Tensor, dh_side_TBG: Tensor,
+    ctx: Any, dh_BD: Tensor, dx_side_TBG: Tensor, dh_side_TBG: Tensor,
     x_TBI: Tensor, h_before_TBD: Tensor, ih: Tensor,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of x, of the first state and of the four weights, from those of the gates."""
@@ -219,7 +163,7 @@ def weight_gradients(
         dx_NG, x_NI, h_ND, ih = (tensor.to(ctx.low) for tensor in (dx_NG, x_NI, h_ND, ih))
         dh_NG = dx_NG if same else dh_NG.to(ctx.low)
     dx = torch.mm(dx_NG, ih).to(full).view_as(x_TBI) if ctx.needs_input_grad[1] else None
-    return dx, *dstate, torch.mm(dx_NG.t(), x_NI).to(full), torch.mm(dh_NG.t(), h_ND).to(full), dbias_ih, dbias_hh
+    return dx, dh_BD, torch.mm(dx_NG.t(), x_NI).to(full), torch.mm(dh_NG.t(), h_ND).to(full), dbias_ih, dbias_hh
 
 
 def tanh_(x: Tensor) -> Tensor:

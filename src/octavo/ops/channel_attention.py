@@ -44,16 +44,6 @@ def in_groups(x_BND: Tensor, groups: int) -> Tensor:
     return x_BNGC.transpose(1, 2)
 
 
-def joined(x_BGNC: Tensor) -> Tensor:
-    """x_BND: the groups side by side again."""
-    return x_BGNC.transpose(1, 2).flatten(2)
-
-
 def channel_operations(N: int, D: int, groups: int = 1) -> int:
     """Floating-point operations of its two products for one image: qᵀ k and v aᵀ take 2 N D C each, C = D / G."""
     return 4 * N * D * (D // groups)
-
-
-def spatial_operations(N: int, D: int) -> int:
-    """Those of ordinary attention over the positions: q kᵀ and a v take 2 N² D each, however many heads share D."""
-    return 4 * N * N * D

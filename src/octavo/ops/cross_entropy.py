@@ -32,11 +32,8 @@ def nats(
             return total
         low, rows = _low(h_ND), _rows(weight_VD)
         parts = zip(h_ND.to(low).split(rows), target_N.split(rows), strict=True)
-        return torch.stack([_plain(h, weight_VD.to(low), target, ignore, 0.0) for h, target in parts]).sum()
-    return _plain(h_ND, weight_VD, target_N, ignore, smoothing)
-
-
-def _plain(h_ND: Tensor, weight_VD: Tensor, target_N: Tensor, ignore: int, smoothing: float) -> Tensor:
+        w_low = weight_VD.to(low)
+        return torch.stack([nats_of(F.linear(h, w_low), target, ignore) for h, target in parts]).sum()
     return nats_of(F.linear(h_ND, weight_VD), target_N, ignore, smoothing)
 
 

@@ -41,20 +41,14 @@ def rotary_angles(position_T: Tensor, K: int, base: float = 10_000.0, dtype: tor
     return torch.cat([angle_TK.cos(), angle_TK.sin()], -1).to(dtype)
 
 
-def rotate(x_BHTK: Tensor, angles_TK: Tensor, interleaved: bool = False) -> Tensor:
+def rotate(x_BHTK: Tensor, angles_TK: Tensor) -> Tensor:
     """Turn each pair of numbers by its angle at its position; a score then depends on the distance alone.
 
-    A pair is number i of the first half with number i of the second, as in Llama's published weights; `interleaved`
-    pairs neighbours instead, as the paper writes it.
+    A pair is number i of the first half with number i of the second, as in Llama's published weights.
     """
     cos_TK, sin_TK = angles_TK.chunk(2, -1)
-    if interleaved:
-        x1, x2 = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
-    else:
-        x1, x2 = x_BHTK.chunk(2, -1)
-    turned = x1 * cos_TK - x2 * sin_TK, x2 * cos_TK + x1 * sin_TK
-    turned_BHTK = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
-    return turned_BHTK.to(x_BHTK.dtype)
+    x1, x2 = x_BHTK.chunk(2, -1)
+    return torch.cat([x1 * cos_TK - x2 * sin_TK, x2 * cos_TK + x1 * sin_TK], -1).to(x_BHTK.dtype)
 
 
 def alibi_slopes(H: int) -> Tensor:

@@ -6,6 +6,7 @@ The weights are those of `torch.nn.RNN`, `GRU` and `LSTM`, in their order.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -31,24 +32,14 @@ class Weights(NamedTuple):
     bias_hh_G: Tensor
 
 
-def rnn_step(x_BI: Tensor, h_BD: Tensor, w: Weights) -> Tensor:
-    """h' = tanh(W x + U h)."""
-    return rnn_after(F.linear(x_BI, w.ih_GI, w.bias_ih_G), h_BD, w)
-
-
 def rnn_after(Wx_BD: Tensor, h_BD: Tensor, w: Weights) -> Tensor:
-    """The step once W x is known."""
+    """h' = tanh(W x + U h)."""
     Uh_BD = F.linear(h_BD, w.hh_GD, w.bias_hh_G)
     return tap("hidden", (Wx_BD + Uh_BD).tanh())
 
 
-def gru_step(x_BI: Tensor, h_BD: Tensor, w: Weights) -> Tensor:
-    """h' = (1 - z) n + z h, where r says how much of the past the candidate n sees."""
-    return gru_after(F.linear(x_BI, w.ih_GI, w.bias_ih_G), h_BD, w)
-
-
 def gru_after(Wx_BG: Tensor, h_BD: Tensor, w: Weights) -> Tensor:
-    """The step once W x is known."""
+    """h' = (1 - z) n + z h, where r says how much of the past the candidate n sees."""
     Wr, Wz, Wn = Wx_BG.chunk(3, -1)
     Ur, Uz, Un = F.linear(h_BD, w.hh_GD, w.bias_hh_G).chunk(3, -1)
     r = tap("reset", (Wr + Ur).sigmoid())
@@ -57,10 +48,10 @@ def gru_after(Wx_BG: Tensor, h_BD: Tensor, w: Weights) -> Tensor:
     return tap("hidden", (1 - z) * n + z * h_BD)
 
 
-def lstm_step(x_BI: Tensor, state: tuple[Tensor, Tensor], w: Weights) -> tuple[Tensor, Tensor]:
+def lstm_after(Wx_BG: Tensor, state: tuple[Tensor, Tensor], w: Weights) -> tuple[Tensor, Tensor]:
     """c' = f c + i g and h' = o tanh(c')."""
     h, c = state
-    a_BG = F.linear(x_BI, w.ih_GI, w.bias_ih_G) + F.linear(h, w.hh_GD, w.bias_hh_G)
+    a_BG = Wx_BG + F.linear(h, w.hh_GD, w.bias_hh_G)
     ai, af, ag, ao = a_BG.chunk(4, -1)
     i = tap("input", ai.sigmoid())
     f = tap("forget", af.sigmoid())
@@ -71,8 +62,15 @@ def lstm_step(x_BI: Tensor, state: tuple[Tensor, Tensor], w: Weights) -> tuple[T
     return h, c
 
 
-STEPS: dict[Cell, Any] = {"rnn": rnn_step, "gru": gru_step, "lstm": lstm_step}
-AFTER: dict[Cell, Any] = {"rnn": rnn_after, "gru": gru_after}
+AFTER: dict[Cell, Any] = {"rnn": rnn_after, "gru": gru_after, "lstm": lstm_after}  # the step once W x is known
+
+
+def step(cell: Cell, x_BI: Tensor, state: State, w: Weights) -> State:
+    """The state after one more input."""
+    return AFTER[cell](F.linear(x_BI, w.ih_GI, w.bias_ih_G), state, w)
+
+
+rnn_step, gru_step, lstm_step = partial(step, "rnn"), partial(step, "gru"), partial(step, "lstm")
 
 
 def layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights, path: Path = "auto") -> tuple[Tensor, State]:
@@ -87,34 +85,25 @@ def choose(cell: Cell, x_TBI: Tensor) -> Path:
     """The path that has the gates while they are traced, otherwise the fastest."""
     if is_tracing():
         return "plain"
-    if x_TBI.device.type != "cpu":
-        return "fused"
-    if cell == "lstm":
-        return "fused"  # oneDNN has a kernel for it that a loop of ours does not beat
-    return "by_hand" if torch.is_grad_enabled() else "fused"
+    return "by_hand" if x_TBI.device.type == "cpu" and cell in BY_HAND and torch.is_grad_enabled() else "fused"
 
 
 def plain_layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights) -> tuple[Tensor, State]:
     """One step after the other: the definition."""
     h_TBD = []
     for x_BI in x_TBI.unbind(0):
-        state = STEPS[cell](x_BI, state, w)
+        state = step(cell, x_BI, state, w)
         h_TBD.append(state[0] if cell == "lstm" else state)
     return torch.stack(h_TBD), state
 
 
 def by_hand_layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights) -> tuple[Tensor, State]:
-    """The gradient through time as derived in `through_time`; products in low precision where autocast asks for it."""
+    """The gradient as derived in `backprop_through_time`; products in low precision where autocast asks for it."""
     device = x_TBI.device.type
     low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    begin = state if cell == "lstm" else (state,)
     with torch.autocast(device, enabled=False):
-        x_TBI, *begin = (tensor.to(w.hh_GD.dtype) for tensor in (x_TBI, *begin))
-        found = BY_HAND[cell].apply(low, x_TBI, *begin, *w)
-    if cell == "lstm":
-        h_TBD, c_BD = found
-        return h_TBD, (h_TBD[-1], c_BD)
-    return found, found[-1]
+        h_TBD = BY_HAND[cell].apply(low, x_TBI.to(w.hh_GD.dtype), state.to(w.hh_GD.dtype), *w)
+    return h_TBD, h_TBD[-1]
 
 
 def fused_layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights) -> tuple[Tensor, State]:

@@ -127,7 +127,7 @@ def tabs(name: str, label: str, views: Sequence[tuple[str, Any]]) -> Markup:
 # ---------------------------------------------------------------------- tables
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table."""
 
     title: str
@@ -135,7 +135,7 @@ class Column(NamedTuple):
     meaning: str = ""
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table; with fewer cells than columns, its last cell takes the rest."""
 
     cells: Sequence[Any]
@@ -156,19 +156,20 @@ class Shaded:
 
 
 def table(
-    columns: Sequence[str | Column], rows: Iterable[Sequence[Any] | Row], numeric: Sequence[int] = (), best: int = -1,
-    kind: str = "", label: str = "", row_headers: bool = False,
+    columns: Sequence[str | TableColumn], rows: Iterable[Sequence[Any] | TableRow], numeric: Sequence[int] = (),
+    best: int = -1, kind: str = "", label: str = "", row_headers: bool = False,
 ) -> Markup:  # fmt: skip
     """A table in a box that scrolls by itself; the columns `numeric` hold numbers, the row `best` is marked.
 
     With `row_headers`, the first cell of a row names it.
     """
     heads = [
-        column if isinstance(column, Column) else Column(column, place in numeric)
+        column if isinstance(column, TableColumn) else TableColumn(column, place in numeric)
         for place, column in enumerate(columns)
     ]
     every = [
-        row if isinstance(row, Row) else Row(row, "best" if place == best else "") for place, row in enumerate(rows)
+        row if isinstance(row, TableRow) else TableRow(row, "best" if place == best else "")
+        for place, row in enumerate(rows)
     ]
     values = {"columns": heads, "rows": every, "kind": kind, "label": label, "row_headers": row_headers}
     return render("table.html", **values)

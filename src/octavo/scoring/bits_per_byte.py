@@ -9,13 +9,13 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.config import plain_json
 from octavo.core import STATE_CARRIED, LanguageModel
 from octavo.errors import UserError
 from octavo.io.progress import progress
@@ -66,11 +66,10 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
-        numbers = {key: finite(getattr(self, key)) for key in NUMBERS}
+        numbers = {key: plain_json(getattr(self, key)) for key in NUMBERS}
         record = {"name": self.name, **numbers, "policy": self.policy, "label": self.label}
         rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
-        passages = [asdict(p) | {"bits_per_byte": finite(p.bits_per_byte)} for p in self.passages]
-        return record | rows | ({"passages": passages} if passages else {})
+        return record | rows | ({"passages": plain_json(self.passages)} if self.passages else {})
 
     def _repr_html_(self) -> str:
         rows = [
@@ -84,11 +83,6 @@ class Score:
 NUMBERS = (
     "bits_per_byte", "bits_per_token", "perplexity", "bits", "bytes", "tokens", "seconds", "impossible", "unknown_rate",
 )  # fmt: skip
-
-
-def finite(value: float | None) -> float | None:
-    """The number as JSON can hold it: what is infinite or no number becomes null."""
-    return value if value is None or math.isfinite(value) else None
 
 
 @dataclass(order=True)
@@ -130,9 +124,9 @@ def score_text(
 def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
     """How many words the vocabulary lacks, and how many words there are."""
     counts = [
-        tokenizer.count_unknown(block.data[start:end])
+        tokenizer.count_unknown(document)
         for block in rechunk(text.chunks(), tokenizer.split_point)
-        for start, end in pairwise(sorted({0, *block.starts.tolist(), len(block.data)}))  # no word crosses documents
+        for document in filter(None, block.documents())  # no word crosses documents
     ]
     return sum(unknown for unknown, _ in counts), sum(words for _, words in counts)
 
@@ -179,19 +173,14 @@ class ByteCosts:
 
     def __call__(self, tokens_W: Tokens, bits_W: NDArray[Any]) -> None:
         length_W = self._lengths(tokens_W)
-        empty_W = np.where(length_W == 0, bits_W, 0.0)
-        if empty_W.any() or self.carried:
-            bits_W = self._carry(bits_W, length_W)
-        some_W = length_W > 0
-        self.parts.append(np.repeat(bits_W[some_W] / length_W[some_W], length_W[some_W]))
-
-    def _carry(self, bits_W: NDArray[Any], length_W: NDArray[np.int64]) -> NDArray[Any]:
-        """The bits with those of tokens without bytes added to the next token that has some."""
-        carried_W = np.array(bits_W)
-        for i, (bits, length) in enumerate(zip(bits_W.tolist(), length_W.tolist(), strict=True)):
-            carried_W[i] = bits + self.carried if length else 0.0
-            self.carried = 0.0 if length else self.carried + bits
-        return carried_W
+        has_bytes_W = length_W > 0
+        length_G = length_W[has_bytes_W]
+        # The bits of a token without bytes go to the next one that has some.
+        group_W: NDArray[np.int64] = np.cumsum(has_bytes_W) - has_bytes_W
+        bits_G = np.bincount(group_W, bits_W, len(length_G) + 1)
+        bits_G[0] += self.carried
+        self.carried = float(bits_G[-1])
+        self.parts.append(np.repeat(bits_G[:-1] / length_G, length_G))
 
     def _lengths(self, tokens_W: Tokens) -> NDArray[np.int64]:
         unique, where_W = np.unique(tokens_W, return_inverse=True)

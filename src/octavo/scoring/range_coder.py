@@ -20,7 +20,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import constriction
 import numpy as np
@@ -32,7 +32,7 @@ from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
 from octavo.scoring.bits_per_byte import Score
-from octavo.text.tokenizers.token_bytes import Tokens
+from octavo.text import Tokenizer
 
 MAGIC, VERSION = b"OCTV", 1
 FIXED = struct.Struct("<4sBI8s8s")  # magic, version, crc32 of what follows it, model, sha256 of the original
@@ -46,16 +46,6 @@ MAX_AUTO_PROBABILITIES = 2**24  # L * V, where the number of streams is not give
 MAX_PROBABILITIES = 2**27  # L * V that an option or a forged header may ask for: a gigabyte
 MAX_ONE_SYMBOL_VOCAB = 1024  # up to this vocabulary one symbol a token is cheaper than two
 PROBABILITY_BITS = 24  # of the range coder
-
-
-class Codec(Protocol):
-    """The part of a tokenizer that compression needs."""
-
-    def encode(self, data: bytes) -> Tokens:
-        """The tokens of any bytes."""
-
-    def decode(self, tokens: Tokens) -> bytes:
-        """The bytes of any tokens."""
 
 
 class Header(NamedTuple):
@@ -73,7 +63,7 @@ class MismatchError(Exception):
 
 
 def compress_bytes(
-    model: LanguageModel[Any], tokenizer: Codec, data: bytes, identity: bytes, streams: int | None = None
+    model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes, identity: bytes, streams: int | None = None
 ) -> bytes:
     """An archive of `data`, which the same model restores."""
     tokens = np.asarray(tokenizer.encode(data), dtype=np.int64)
@@ -90,7 +80,7 @@ def compress_bytes(
     return write_header(header, words) + words
 
 
-def decompress_bytes(model: LanguageModel[Any], tokenizer: Codec, archive: bytes, identity: bytes) -> bytes:
+def decompress_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, archive: bytes, identity: bytes) -> bytes:
     """The bytes that were compressed."""
     header, words = read_header(archive)
     if header.identity != identity[:8]:
@@ -114,7 +104,7 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Codec, archive: bytes
 
 
 def prove_score(
-    model: LanguageModel[Any], tokenizer: Codec, identity: bytes, score: Score, data: bytes
+    model: LanguageModel[Any], tokenizer: Tokenizer, identity: bytes, score: Score, data: bytes
 ) -> dict[str, Any]:
     """Compress and restore the text; the archive's size beside the claim."""
     archive = compress_bytes(model, tokenizer, data, identity)

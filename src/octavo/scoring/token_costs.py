@@ -11,8 +11,8 @@ first token to its last.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode, map_state
+from octavo.io.cooperative import Turn
 from octavo.text import Tokens
 
-Turn = Callable[[], AbstractContextManager[None]]  # entered for each call of the model; it may end scoring by raising
 Costs = tuple[Tokens, NDArray[np.float64]]  # tokens, and the bits of each; begin tokens cost nothing
 
 MIN_STREAM_TOKENS = 2048  # scored by each stream, at least
@@ -35,7 +35,7 @@ MAX_DOCUMENT_TOKENS = 1 << 16  # of a document that is scored with others; longe
 MIN_WINDOW_TOKENS = 16  # of each row that are scored by one call
 
 
-class Row(NamedTuple):
+class StreamRow(NamedTuple):
     """Tokens that one row of a batch reads, the first `context` of which are not scored."""
 
     tokens: Tokens
@@ -101,27 +101,27 @@ def _pieces(blocks: Iterable[Tokens], model: LanguageModel[Any]) -> Iterator[tup
             opens = False
 
 
-def _streams(pieces: Iterable[tuple[Tokens, bool]], shape: StreamShape, begin: int) -> Iterator[Row]:
+def _streams(pieces: Iterable[tuple[Tokens, bool]], shape: StreamShape, begin: int) -> Iterator[StreamRow]:
     """The documents, cut."""
     held, context, scored = np.zeros(0, np.int32), 0, 0
     for piece, opens in pieces:
         if opens:
             if len(held) > context:
-                yield Row(held, context)
+                yield StreamRow(held, context)
             held, context, scored = np.array([begin], np.int32), 1, shape.first
         held = np.concatenate([held, piece])
         while len(held) >= context + scored:
             end = context + scored
-            yield Row(held[:end], context)
+            yield StreamRow(held[:end], context)
             held, context, scored = held[end - shape.context :], shape.context, shape.step
     if len(held) > context:
-        yield Row(held, context)
+        yield StreamRow(held, context)
 
 
 def _score_documents(model: LanguageModel[Any], pieces: Iterable[tuple[Tokens, bool]], turn: Turn) -> Iterator[Costs]:
     """Whole documents: short ones together, long ones by themselves, piece by piece."""
-    waiting: list[Row] = []
-    held = Row(np.zeros(0, np.int32), 0)
+    waiting: list[StreamRow] = []
+    held = StreamRow(np.zeros(0, np.int32), 0)
     state: Any = None  # of a document that is too long to wait
     for piece, opens in pieces:
         if opens and state is not None:
@@ -129,8 +129,8 @@ def _score_documents(model: LanguageModel[Any], pieces: Iterable[tuple[Tokens, b
         elif opens and len(held.tokens) > held.context:
             waiting.append(held)
         if opens:
-            held, state = Row(np.array([model.begin], np.int32), 1), None
-        held = Row(np.concatenate([held.tokens, piece]), held.context)
+            held, state = StreamRow(np.array([model.begin], np.int32), 1), None
+        held = StreamRow(np.concatenate([held.tokens, piece]), held.context)
         long = len(held.tokens) > MAX_DOCUMENT_TOKENS
         full = len(waiting) >= MAX_DOCUMENT_ROWS or sum(len(row.tokens) for row in waiting) > MAX_DOCUMENT_TOKENS
         if waiting and (long or full):
@@ -139,7 +139,7 @@ def _score_documents(model: LanguageModel[Any], pieces: Iterable[tuple[Tokens, b
         if long:
             costs, state = _score_on(model, held, model.start(1) if state is None else state, turn)
             yield costs
-            held = Row(held.tokens[-1:], 1)
+            held = StreamRow(held.tokens[-1:], 1)
     if state is not None:
         yield _score_on(model, held, state, turn)[0]
     elif len(held.tokens) > held.context:
@@ -148,7 +148,7 @@ def _score_documents(model: LanguageModel[Any], pieces: Iterable[tuple[Tokens, b
         yield _score_rows(model, waiting, turn)
 
 
-def _score_on(model: LanguageModel[Any], row: Row, state: Any, turn: Turn) -> tuple[Costs, Any]:
+def _score_on(model: LanguageModel[Any], row: StreamRow, state: Any, turn: Turn) -> tuple[Costs, Any]:
     """The costs of the next tokens of one document, and the state after all of them but the last."""
     x_1T = torch.from_numpy(row.tokens.astype(np.int64))[None].to(device_of(model))
     parts = [np.zeros(0)]
@@ -161,7 +161,7 @@ def _score_on(model: LanguageModel[Any], row: Row, state: Any, turn: Turn) -> tu
     return (tokens, bits), state
 
 
-def _score_rows(model: LanguageModel[Any], rows: list[Row], turn: Turn) -> Costs:
+def _score_rows(model: LanguageModel[Any], rows: list[StreamRow], turn: Turn) -> Costs:
     """The costs of the rows' tokens, one row after the other. Rows are padded with tokens whose bits nobody reads."""
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i].tokens))
     lengths = [len(rows[i].tokens) for i in order]
@@ -170,8 +170,7 @@ def _score_rows(model: LanguageModel[Any], rows: list[Row], turn: Turn) -> Costs
         row_T[: len(rows[i].tokens)] = rows[i].tokens
     x = torch.from_numpy(x_BT).to(device_of(model))
     bits_BT = np.zeros(x_BT.shape)
-    width = max(MIN_WINDOW_TOKENS, -(-model.max_scored_tokens // max(1, len(rows))))
-    width = width if x.shape[1] > 1.25 * width else x.shape[1]
+    width = window_tokens(model, x.shape[1], len(rows))
     state = model.start(len(rows))
     active = len(rows)
     for at in range(0, x.shape[1] - 1, width):
@@ -187,6 +186,12 @@ def _score_rows(model: LanguageModel[Any], rows: list[Row], turn: Turn) -> Costs
     tokens = np.concatenate([np.zeros(0, np.int32), *(row.tokens[row.context :] for row in rows)])
     bits = [bits_BT[place[i], row.context : len(row.tokens)] for i, row in enumerate(rows)]
     return tokens, np.concatenate([np.zeros(0), *bits])
+
+
+def window_tokens(model: LanguageModel[Any], tokens: int, rows: int = 1) -> int:
+    """How many tokens of each row are scored by one call, of rows of so many."""
+    width = max(MIN_WINDOW_TOKENS, -(-model.max_scored_tokens // max(1, rows)))
+    return width if tokens > 1.25 * width else tokens
 
 
 def _bits(logp: Tensor) -> NDArray[np.float64]:

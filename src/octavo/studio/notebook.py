@@ -19,18 +19,17 @@ from octavo.errors import UserError
 from octavo.inspect.inspection import has_inspection, inspect_run
 from octavo.inspect.page import inside_section
 from octavo.inspect.surprisal import surprises
-from octavo.pages.figures.bars import bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, bars, lines
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import code, notebook_view, paragraph, section, side_by_side, table
 from octavo.pages.surprisal import annotated_text, surprisal_legend
-from octavo.scoring.answers import Point, at_threshold
+from octavo.scoring.metrics import CoveragePoint, at_threshold
 from octavo.tasks.answering import Rules, other_answers, replies_to
 from octavo.tasks.api import generate
 from octavo.tasks.classification_page import contributions, contributions_legend
-from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.classifier import Classifier
+from octavo.tasks.facts_run import answering_run
 from octavo.tasks.language_page import annotate
-from octavo.tasks.oracle import oracle_of
 from octavo.tasks.run import Run, load
 from octavo.tasks.word_contributions import explain as explain_texts
 from octavo.text.bag_of_ngrams import words_of
@@ -113,7 +112,7 @@ def write(
 
 def explain(classifier: Classifier | str | Path, text: str) -> View:
     """The class of a text, and how much every word contributed to it."""
-    made = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
+    made = classifier if isinstance(classifier, Classifier) else Classifier.load(classifier)
     if not words_of([text]).spelt()[0]:
         raise UserError("there is no word in the text; give some")
     [one] = explain_texts(made, [text], [None])
@@ -126,7 +125,7 @@ def explain(classifier: Classifier | str | Path, text: str) -> View:
 
 def answer(run: Run | str | Path, question: str, threshold: float = 0.5) -> View:
     """The answer of a run that knows facts, its confidence, and the coverage at the threshold."""
-    oracle = oracle_of(_run(run))
+    oracle = answering_run(_run(run))
     [reply] = replies_to(oracle, [question], Rules(threshold))
     guesses = [(reply.guess or "(nothing)", reply.confidence), *other_answers(oracle, reply, OTHER_ANSWERS)]
     every = sorted(guesses, key=lambda one: -one[1])
@@ -135,11 +134,11 @@ def answer(run: Run | str | Path, question: str, threshold: float = 0.5) -> View
         f"It abstains: {reply.guess!r} has a confidence of {reply.confidence:.1%}, below {threshold:.1%}"
         if reply.answer is None else f"{reply.answer}, {reply.confidence:.1%} confident"
     )  # fmt: skip
-    curve = [Point(*point) for point in oracle.run.record.get("result", {}).get("curve", [])]
+    curve = [CoveragePoint(*point) for point in oracle.record.get("result", {}).get("curve", [])]
     return View(summary, join(element("h3", summary), figure, _coverage(curve, threshold)))
 
 
-def _coverage(curve: list[Point], threshold: float) -> Markup:
+def _coverage(curve: list[CoveragePoint], threshold: float) -> Markup:
     """Accuracy against coverage on the questions that the run was measured on, and the threshold's point on it."""
     if not curve:
         return NOTHING

@@ -14,16 +14,14 @@ from octavo.datasets.questions import Knowledge, Pair
 from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT, STATE, check_out
-from octavo.scoring.answers import exact_match
-from octavo.tasks.facts import TASK, Questions, fact_stage, joined, optimizer_of
+from octavo.tasks.facts import TASK, AnswerLoss, Questions, joined, optimizer_of
 from octavo.tasks.facts_file import Facts
-from octavo.tasks.oracle import Oracle
-from octavo.tasks.run import contents_of
+from octavo.tasks.facts_run import FactsRun
 from octavo.tasks.task import pick_device
 from octavo.tasks.training_run import train_alone
 from octavo.tasks.word_contributions import left_out
 from octavo.text.question_tokens import mark_of, prompt_of
-from octavo.training.stage import RowBatch
+from octavo.training.stage import RowBatch, Stage
 
 Source = Literal["model", "facts", "user", "nobody"]
 SUREST = 1e-12  # what is left for all other answers, at least: odds stay finite
@@ -64,12 +62,12 @@ class Reply:
         return reply | ({"others": [list(one) for one in self.others]} if self.others else {})
 
 
-def replies_to(oracle: Oracle, questions: Sequence[str], rules: Rules) -> list[Reply]:
+def replies_to(run: FactsRun, questions: Sequence[str], rules: Rules) -> list[Reply]:
     """Answer questions by the rules; a name alone is asked about as all questions are."""
-    names = [oracle.frame.name_in(question) for question in questions]
+    names = [run.frame.name_in(question) for question in questions]
     if not all(names):
-        raise UserError(f"there is no question; try {oracle.frame.question('Ada Lovelace')!r}")
-    said = oracle.answer([oracle.frame.question(name) for name in names], rules.beam)
+        raise UserError(f"there is no question; try {run.frame.question('Ada Lovelace')!r}")
+    said = run.answer([run.frame.question(name) for name in names], rules.beam)
     return [_reply(*one, rules) for one in zip(questions, names, said, strict=True)]
 
 
@@ -87,37 +85,37 @@ def _reply(question: str, name: str, said: Answer, rules: Rules) -> Reply:
     return Reply(question, answer, "user", **about, stored=rules.facts is not None)
 
 
-def other_answers(oracle: Oracle, reply: Reply, most: int) -> list[tuple[str, float]]:
+def other_answers(run: FactsRun, reply: Reply, most: int) -> list[tuple[str, float]]:
     """What else a beam finds to answer, with the probability of each."""
-    question = oracle.frame.question(oracle.frame.name_in(reply.question))
-    [found] = oracle.answer([question], most + 1)
+    question = run.frame.question(run.frame.name_in(reply.question))
+    [found] = run.answer([question], most + 1)
     every = {text: p for text, p in ((found.text, found.confidence), *found.others) if text and text != reply.guess}
     return list(every.items())[:most]
 
 
-def what_words_did(oracle: Oracle, reply: Reply) -> list[tuple[str, float]]:
+def what_words_did(run: FactsRun, reply: Reply) -> list[tuple[str, float]]:
     """The words of the question as it was asked, and how much the log-odds of the model's answer fall without each."""
-    question = oracle.frame.question(oracle.frame.name_in(reply.question))
-    words, tokenizer = question.split(), oracle.run.tokenizer
+    question = run.frame.question(run.frame.name_in(reply.question))
+    words, tokenizer = question.split(), run.tokenizer
     if not reply.guess:
         return []
     prompts = [prompt_of(tokenizer, one) for one in (question, *left_out(words))]
     answer = [*tokenizer.encode(reply.guess.encode()).tolist(), mark_of(tokenizer)]
-    logp_B = log_probability(oracle.model, prompts, [answer] * len(prompts))
+    logp_B = log_probability(run.model, prompts, [answer] * len(prompts))
     odds_B = logp_B - (-logp_B.expm1()).clamp_min(SUREST).log()
     return list(zip(words, (odds_B[0] - odds_B[1:]).tolist(), strict=True))
 
 
-def pairs_in(oracle: Oracle, facts: Facts) -> list[Pair]:
+def pairs_in(run: FactsRun, facts: Facts) -> list[Pair]:
     """The stored pairs as questions with answers."""
-    return [Pair(oracle.frame.question(name), answer) for name, answer in facts.pairs()]
+    return [Pair(run.frame.question(name), answer) for name, answer in facts.pairs()]
 
 
 # ---------------------------------------------------------------------- learning later
 
 
 def learn(
-    oracle: Oracle, pairs: Sequence[Pair], steps: int = 100, seed: int = 0, device: str = "auto",
+    run: FactsRun, pairs: Sequence[Pair], steps: int = 100, seed: int = 0, device: str = "auto",
     out: str | Path | None = None, quiet: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Finetune on new pairs, half of every batch being those of the run's own finetuning, so that these are not
@@ -127,12 +125,10 @@ def learn(
         raise UserError(f"there must be pairs to learn, and steps: {len(pairs)} pairs, steps={steps}; store some first")
     if out is not None:
         check_out(out)
-    run, model = oracle.run, oracle.model
-    record = {**run.record, **contents_of(run).record}
-    recipe, known = TASK.recipe_of(record).replace(seed=seed), TASK.reopen(record, str(run.path or run.name))
+    recipe, known = TASK.recipe_of({**run.record, **run.description()}).replace(seed=seed), run.data("train it anew")
     chosen = pick_device(device)
-    oracle.to(chosen)
-    before = _answered(oracle, pairs, known)
+    model = run.model.to(chosen)
+    before = _answered(run, pairs, known)
     half = max(1, (recipe.loop.batch_size or TASK.loop.batch_size) // 2)
     new, old = (Questions(some, run.tokenizer, model.config.context, min(half, len(some)), seed, chosen)
                 for some in (pairs, known.train))  # fmt: skip
@@ -140,9 +136,10 @@ def learn(
     def batch(step: int) -> RowBatch:
         return joined([new(step), old(step)], model.begin)
 
-    loop = train_alone(fact_stage(model, batch, "", f"{steps}steps", optimizer_of(recipe)), recipe, chosen, quiet)
-    run.model = oracle.model = loop.trained_model().to(chosen).eval()  # type: ignore[assignment]
-    after = _answered(oracle, pairs, known)
+    stage = Stage(model, AnswerLoss(model), batch, optimizer_of(recipe), f"{steps}steps", fixed_shapes=True)
+    loop = train_alone(stage, recipe, chosen, quiet)
+    run.model = loop.trained_model().to(chosen).eval()  # type: ignore[assignment]
+    after = _answered(run, pairs, known)
     run.model.cpu()
     learnt: dict[str, Any] = {"pairs": len(pairs), "steps": loop.position.step, "before": before, "after": after}
     run.record["facts"]["later"] = learnt
@@ -151,10 +148,6 @@ def learn(
     return learnt | {"seconds": loop.position.seconds}
 
 
-def _answered(oracle: Oracle, pairs: Sequence[Pair], known: Knowledge) -> dict[str, float]:
+def _answered(run: FactsRun, pairs: Sequence[Pair], known: Knowledge) -> dict[str, float]:
     """The share of the new pairs, and of the questions held out, that are answered rightly."""
-    shares = {}
-    for name, some in (("new", pairs), ("dev", known.dev)):
-        said = oracle.answer([pair.question for pair in some])
-        shares[name] = sum(exact_match(one.text, pair.answer) for one, pair in zip(said, some, strict=True)) / len(some)
-    return shares
+    return {"new": run.right_share(pairs), "dev": run.right_share(known.dev)}

@@ -16,7 +16,8 @@ from octavo.io.run_folder import read_record
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
-from octavo.tasks.task import TrainedRun, find_task, task_for
+from octavo.tasks.task import find_task, task_for
+from octavo.tasks.trained_run import TrainedRun
 from octavo.tasks.training_run import resume_run, train_run
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
@@ -47,12 +48,8 @@ def train(
     task = task_for(model)
     given = {**settings, **({"parts": list(parts)} if parts else {})}
     recipe = task.recipe(model, given, seed, device, ("parts",))
-    return train_run(task, recipe, sources_of(corpus), out, measure)
-
-
-def sources_of(corpus: str | Path | Sequence[str | Path]) -> list[str]:
-    """One source or several, as words."""
-    return [str(one) for one in ([corpus] if isinstance(corpus, str | Path) else corpus)]
+    sources = [corpus] if isinstance(corpus, str | Path) else corpus
+    return train_run(task, recipe, [str(source) for source in sources], out, measure)
 
 
 def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Any:
@@ -69,7 +66,7 @@ def load(path: str | Path) -> Any:
     if is_foreign(Path(path)):
         return load_language_run(path)
     record = read_record(path)
-    return find_task(record["task"]).load(Path(path), record)
+    return find_task(record["task"]).run_class.load(path, record)
 
 
 def evaluate(

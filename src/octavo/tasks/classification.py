@@ -15,18 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT, read_record
-from octavo.models.classifier_head import Head
-from octavo.models.dan import Dan, Linear, grown
-from octavo.scoring.classification import Classified, best_temperature, classified
-from octavo.tasks.classifier import CLASSIFIERS, Classifier, contents_of, load_classifier
-from octavo.tasks.task import Contents, Recipe, Rows, Task, pick_device
+from octavo.io.run_folder import read_record
+from octavo.models.dan import Dan, Head, Linear, grown
+from octavo.scoring.metrics import Classified, best_temperature, classified
+from octavo.tasks.classifier import Classifier
+from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.tasks.text_batches import ClassLoss, TextBatches, shares
 from octavo.tasks.text_vectors import Base, VectorReader, open_base
-from octavo.tasks.training_run import train_alone
+from octavo.tasks.trained_run import models_of
+from octavo.tasks.training_run import train_in_memory
 from octavo.text.bag_of_ngrams import Bags, HashedReader, KnownReader
 from octavo.text.word_vectors import Vectors, read_vectors
 from octavo.training.loop_config import LoopConfig
@@ -53,8 +54,7 @@ class ClassificationConfig(LabelledConfig):
     """head: the run, or the pretrained encoder (minilm), whose vectors it stands on."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise UserError(f"epochs must be at least 1: epochs={self.epochs}; leave it out")
+        check_fields(self, "at least 1", lambda n: n >= 1, "epochs")
 
 
 @dataclass
@@ -73,7 +73,8 @@ class ClassificationData:
 class ClassificationTask(Task[Classifier, ClassificationData]):
     """A class for every text."""
 
-    name, purpose, data_key = "classification", "classify text", "data"
+    name, purpose, data_key, data_kind = "classification", "classify text", "data", "labelled"
+    run_class = Classifier
     data_help = (
         "sentence-polarity, movie-reviews, or files of labelled texts: label<TAB>text, CSV, JSON lines, or fastText's "
         "__label__ lines."
@@ -84,10 +85,10 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
     optimizer = OptimizerConfig(optimizer="adamw", learning_rate=0.003, weight_decay=0.01, warmup=0.0)
 
     def configs(self, model: str) -> tuple[str, dict[str, Any]]:
-        name = "linear" if model == "linear-classifier" else model
-        if name not in CLASSIFIERS:
-            raise UserError(f"there is no classifier {model!r}; classifiers are {listed(list(CLASSIFIERS))}")
-        usual = {"config": CLASSIFIERS[name].config(), "settings": self.settings}
+        name, known = model.removesuffix("-classifier"), models_of(self.name)
+        if name not in known:
+            raise UserError(f"there is no classifier {model!r}; classifiers are {listed(list(known))}")
+        usual = {"config": known[name].config(), "settings": self.settings}
         return name, usual | ({"loop": self.loop, "optimizer": self.optimizer} if name != "linear" else {})
 
     def check(self, recipe: Recipe) -> None:
@@ -134,16 +135,13 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
         calibrate = _can_spare(recipe, data.learn)
         data.fitted, data.held = data.learn.last_tenth() if calibrate or recipe.loop.patience else (data.learn, None)
         made = (_create_head if recipe.model == "head" else _create_dan)(recipe, data, data.fitted)
-        made.model.initialise(seeded_generator(recipe.seed))  # type: ignore[operator]
+        made.model.initialise(seeded_generator(recipe.seed))
         if data.vectors is not None:
             _take_vectors(made, data.vectors)
         return made
 
     def recreate(self, recipe: Recipe, data: ClassificationData, path: Path) -> Classifier:
-        made, record = self.create(recipe, data), read_record(path)
-        made.path, about = path, contents_of(made).record
-        made.record = {key: value for key, value in record.items() if key not in (*about, "format", "octavo", "task")}
-        return made
+        return self.create(recipe, data).placed(path, read_record(path))
 
     def stage(
         self, recipe: Recipe, run: Classifier, data: ClassificationData, device: torch.device, number: int
@@ -152,13 +150,13 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
         assert data.take is not None
         batch_size = recipe.loop.batch_size or self.loop.batch_size
         batches = TextBatches(data.fitted, data.take, batch_size, recipe.settings.balance, recipe.seed)
-        held = data.held if recipe.loop.patience else None
+        held = data.held
         return Stage(
             run.model, ClassLoss(run.model, recipe.optimizer.label_smoothing), batches, recipe.optimizer,
             recipe.loop.budget or f"{batches.steps * recipe.settings.epochs}steps", steps_per_epoch=batches.steps,
             examples_per_step=batches.batch_size, around=single_thread, usable=False,
             validate=(lambda: {"accuracy": measure(run, held).accuracy}) if held is not None else None,
-            best="accuracy" if held is not None else "",
+            best="accuracy" if recipe.loop.patience else "",
         )  # fmt: skip
 
     def complete(self, recipe: Recipe, run: Classifier, data: ClassificationData) -> Classifier:
@@ -172,37 +170,29 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
     def choices(self, run: Classifier) -> int:
         return len(run.classes)
 
-    def finish(
-        self, recipe: Recipe, run: Classifier, data: ClassificationData, rows: Rows, measure_it: bool,
-        folder: Path | None,
-    ) -> dict[str, str]:  # fmt: skip
-        from octavo.tasks.classification_page import classify_page
-
-        if recipe.settings.folds and measure_it:
+    def measure(self, recipe: Recipe, run: Classifier, data: ClassificationData) -> None:
+        if recipe.settings.folds:
             result, accuracies = cross_validate(recipe, data.learn, recipe.settings.folds, data.base)
             run.record["result"] = result.to_json() | {"folds": accuracies}
-        elif measure_it:
+        else:
             run.record["result"] = measure(run, data.test).to_json()
-            return {REPORT: classify_page(recipe, run, data.test, data.learn, folder)} if folder is not None else {}
-        return {}
-
-    def contents(self, run: Classifier) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Classifier:
-        return load_classifier(path)
 
     def evaluate(self, run: Classifier, source: Any = None, **settings: Any) -> Classified:
         """How good a classifier is on labelled texts; without any, on those held out of its training."""
-        if source:
-            return measure(run, read_labelled(list(source), settings.get("reading", LabelledConfig()), run.classes))
-        test = examples_of(run)[1]
-        if not len(test):
-            raise UserError(f"{run.path} has learnt from every example (it was cross-validated); name a file of others")
-        return measure(run, test)
+        return measure(run, held_out_examples(run, source or (), settings.get("reading", LabelledConfig())))
 
 
 TASK = ClassificationTask()
+
+
+def held_out_examples(run: Classifier, source: Sequence[str], reading: LabelledConfig) -> Labelled:
+    """Labelled texts to measure a classifier on; without a source, those held out of its training."""
+    if source:
+        return read_labelled(list(source), reading, run.classes)
+    test: Labelled = run.data("name a file of examples").test
+    if not len(test):
+        raise UserError(f"{run.path} has learnt from every example (it was cross-validated); name a file of others")
+    return test
 
 
 def fit_classifier(recipe: Recipe, learn: Labelled, base: Base | None = None) -> Classifier:
@@ -212,11 +202,8 @@ def fit_classifier(recipe: Recipe, learn: Labelled, base: Base | None = None) ->
         with single_thread() if sum(map(len, learn.texts)) < MAX_ONE_THREAD_CHARACTERS else nullcontext():
             return _fit_linear(recipe, learn, _can_spare(recipe, learn))
     data = ClassificationData(learn, learn.take(np.arange(0)), base)
-    run = TASK.create(recipe, data)
-    device = pick_device(recipe.device)
-    run.model.to(device)
-    run.model = train_alone(TASK.stage(recipe, run, data, device, 0), recipe, device).trained_model().eval()
-    return TASK.complete(recipe, run, data)
+    made: Classifier = train_in_memory(TASK, recipe, TASK.create(recipe, data), data, pick_device(recipe.device))
+    return made
 
 
 def _check_classes(data: Labelled) -> None:
@@ -243,7 +230,7 @@ def _fit_linear(recipe: Recipe, data: Labelled, calibrate: bool) -> Classifier:
         with torch.no_grad():
             logits_NC = fitted((~held_N).nonzero()[:, 0])(bags.take(held_N.nonzero()[:, 0]))
         temperature = best_temperature(logits_NC, torch.from_numpy(data.y_N)[held_N])
-    return Classifier("linear", fitted(torch.arange(len(data))), reader, data.classes, temperature)
+    return Classifier(fitted(torch.arange(len(data))), reader, data.classes, temperature)
 
 
 def _create_head(recipe: Recipe, data: ClassificationData, learn: Labelled) -> Classifier:
@@ -251,7 +238,7 @@ def _create_head(recipe: Recipe, data: ClassificationData, learn: Labelled) -> C
         raise UserError("a base is what a head stands on: there is none; try head with --base RUN")
     vectors, x_ND = VectorReader.learn(data.base, learn.texts)
     data.take = lambda rows: x_ND[rows]
-    return Classifier("head", Head(recipe.config, vectors.width, len(learn.classes)), vectors, learn.classes)
+    return Classifier(Head(recipe.config, vectors.width, len(learn.classes)), vectors, learn.classes)
 
 
 def _create_dan(recipe: Recipe, data: ClassificationData, learn: Labelled) -> Classifier:
@@ -261,7 +248,7 @@ def _create_dan(recipe: Recipe, data: ClassificationData, learn: Labelled) -> Cl
     known = KnownReader.learn(learn.texts, config.min_count, config.ngrams, config.buckets, given.words)
     data.take = known.read(learn.texts).take
     dan = Dan(config, known.rows, given.rows_WD.shape[1], len(learn.classes))
-    return Classifier("dan", dan, known, learn.classes)
+    return Classifier(dan, known, learn.classes)
 
 
 def _take_vectors(made: Classifier, given: Vectors) -> None:
@@ -270,7 +257,7 @@ def _take_vectors(made: Classifier, given: Vectors) -> None:
     with torch.no_grad():
         for row, word in enumerate(made.reader.words, 1 + made.reader.buckets):
             if word in place:
-                made.model.vectors_VD[row] = torch.from_numpy(given.rows_WD[place[word]])  # type: ignore[operator]
+                made.model.vectors_VD[row] = torch.from_numpy(given.rows_WD[place[word]])
 
 
 def _with_spare_words(made: Classifier, given: Vectors, spare: int) -> Classifier:
@@ -279,8 +266,8 @@ def _with_spare_words(made: Classifier, given: Vectors, spare: int) -> Classifie
     place = {word: n for n, word in enumerate(given.words)}
     further = [word for word in given.words[:spare] if word not in learnt]
     rows_UD = torch.from_numpy(given.rows_WD[[place[word] for word in further]])
-    reader = KnownReader([*known.words, *further], made.model.config.ngrams, known.buckets)  # type: ignore[union-attr, arg-type]
-    return replace(made, model=grown(made.model.cpu(), rows_UD), reader=reader)  # type: ignore[arg-type]
+    reader = KnownReader([*known.words, *further], made.model.config.ngrams, known.buckets)
+    return replace(made, model=grown(made.model.cpu(), rows_UD), reader=reader)
 
 
 # ---------------------------------------------------------------------- measuring
@@ -303,10 +290,3 @@ def cross_validate(
         p_NC[rows] = made.probabilities(data.take(held).texts)
         accuracies.append(float((p_NC[rows].argmax(1) == torch.from_numpy(data.y_N[held])).float().mean()))
     return classified(p_NC, torch.from_numpy(data.y_N), data.classes), accuracies
-
-
-def examples_of(made: Classifier) -> tuple[Labelled, Labelled]:
-    """What a classifier has learnt from and was measured on, read again; refused where it has changed."""
-    record = {**made.record, **contents_of(made).record}
-    data = TASK.reopen(record, str(made.path or "the classifier"), "name a file of examples")
-    return data.learn, data.test

@@ -9,7 +9,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from octavo.datasets.labels import Labelled
 from octavo.pages.markup import element
 from octavo.pages.sections import (
     confusion_matrix,
@@ -22,9 +21,9 @@ from octavo.pages.sections import (
     subsection,
     table,
 )
+from octavo.tasks.classification import ClassificationData
 from octavo.tasks.classifier import Classifier
-from octavo.tasks.run_facts import render_run_page
-from octavo.tasks.task import Recipe
+from octavo.tasks.run_page import PageContent
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 SHOWN_MISTAKES = 10
@@ -34,15 +33,15 @@ COLOUR_STEPS = 4
 EXCERPT_CHARACTERS = 160  # of a training example
 
 
-def classify_page(recipe: Recipe, made: Classifier, test: Labelled, learnt: Labelled | None, out: Path) -> str:
-    """The page of a run that is saved, with the most confident of the mistakes on these examples."""
+def page_content(made: Classifier, data: ClassificationData, _: Any, out: Path) -> PageContent:
+    """What the page shows, with the most confident of the mistakes on the test examples, where there are any."""
+    test = data.test
     rows = surest_errors(made, test, SHOWN_MISTAKES)
-    mistakes = explain(made, [test.texts[n] for n in rows], [test.classes[test.y_N[n]] for n in rows], learnt)
-    named, result = ", ".join(made.record["data"]["source"]), made.record.get("result", {})
-    lead, sections = f"The classifier {out.name} ({made.name}), trained on {named}.", [_mistakes(mistakes)]
-    if result:
-        sections.insert(0, _result(result))
-    return render_run_page("classification", recipe, made, out, f"{made.name} on {named}", lead, sections)
+    mistakes = explain(made, [test.texts[n] for n in rows], [test.classes[test.y_N[n]] for n in rows], data.learn)
+    named = ", ".join(made.record["data"]["source"])
+    sections = [classification_result(made.record["result"]), *([_mistakes(mistakes)] if len(test) else [])]
+    lead = f"The classifier {out.name} ({made.model_name}), trained on {named}."
+    return PageContent(f"{made.model_name} on {named}", lead, sections)
 
 
 def explain_page(explained: Sequence[Explained], name: str, command: str) -> str:
@@ -52,7 +51,8 @@ def explain_page(explained: Sequence[Explained], name: str, command: str) -> str
     ])  # fmt: skip
 
 
-def _result(result: Mapping[str, Any]) -> Markup:
+def classification_result(result: Mapping[str, Any]) -> Markup:
+    """Accuracy and the other scores of any classifier, by class, and its confusion matrix."""
     pairs = [
         ("macro F1", f"{result['macro_f1']:.4f}: the mean over the classes, each counted alike"),
         ("log loss", f"{result['log_loss']:.4f} nats per example"),
@@ -64,7 +64,7 @@ def _result(result: Mapping[str, Any]) -> Markup:
         (c["class"], f"{c['examples']:,}", f"{c['precision']:.3f}", f"{c['recall']:.3f}", f"{c['f1']:.3f}")
         for c in result["per_class"]
     ]
-    accuracy = score(f"{result['accuracy']:.1%}", f"accuracy, ± {result['standard_error']:.1%} (standard error)")
+    accuracy = score(f"{result['accuracy']:.2%}", f"accuracy, ± {result['standard_error']:.1%} (standard error)")
     by_class = table(("class", "examples", "precision", "recall", "F1"), classes, numeric=range(1, 5))
     matrix = confusion_matrix(result["classes"], result["confusion"])
     return section("Accuracy", accuracy, facts(pairs), subsection("Confusion matrix", matrix), by_class)

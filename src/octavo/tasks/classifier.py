@@ -5,41 +5,35 @@ N texts, C classes.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from octavo.config import from_json
 from octavo.core import single_thread
-from octavo.errors import UserError
 from octavo.io.run_folder import TOKENIZER, read_json
 from octavo.io.tensors import read_tensors
-from octavo.models import MODELS
-from octavo.models.loading import filled
-from octavo.tasks.task import Contents, TrainedRun, record_for
 from octavo.tasks.text_vectors import Base, VectorReader, describe_base, find_base
+from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.text.bag_of_ngrams import HashedReader, KnownReader, batches_of
 from octavo.text.chunks import thread_map
 
-CLASSIFIERS = {"linear": MODELS["linear-classifier"], "dan": MODELS["dan"], "head": MODELS["head"]}
-SIZES = {"linear": ("rows", "classes"), "dan": ("rows", "width", "classes"), "head": ("width", "classes")}
 READER = "reader_"  # begins the names of the tensors that are the reader's
 
 
-@dataclass
+@dataclass(repr=False)
 class Classifier(TrainedRun):
     """Gives every text a probability for every class."""
 
     task: ClassVar[str] = "classification"
-    name: str
-    model: nn.Module
+    model: Any
     reader: Any
     """Has `read(texts)`, which gives what the model takes."""
     classes: list[str]
@@ -71,68 +65,53 @@ class Classifier(TrainedRun):
         """The most probable class of each text."""
         return [self.classes[c] for c in self.logits(texts).argmax(1).tolist()]
 
+    def manner(self) -> str:
+        return f", {len(self.classes)} classes"
+
     @property
     def sizes(self) -> dict[str, int]:
-        """The whole numbers beside the config that the model's constructor takes."""
         width = getattr(self.model, "vectors_VD", torch.empty(0, getattr(self.reader, "width", 0))).shape[1]
         known = {"rows": getattr(self.reader, "rows", 0), "width": width, "classes": len(self.classes)}
-        return {name: known[name] for name in SIZES[self.name]}
+        return {name: known[name] for name in list(inspect.signature(type(self.model)).parameters)[1:]}
 
-    def __repr__(self) -> str:
-        where = f" at {self.path}" if self.path else ""
-        return f"<octavo classifier{where}: {self.name}, {len(self.classes)} classes>"
+    # ------------------------------------------------------------------ its folder
 
+    def description(self) -> dict[str, Any]:
+        about = {"classes": self.classes, "temperature": self.temperature}
+        base = {"base": describe_base(self.reader.base)} if isinstance(self.reader, VectorReader) else {}
+        return super().description() | about | base
 
-def contents_of(run: Classifier) -> Contents:
-    """What a run's folder holds."""
-    record: dict[str, Any] = {"model": run.name, "config": asdict(run.model.config), "sizes": run.sizes,  # type: ignore[call-overload]
-                              "classes": run.classes, "temperature": run.temperature}  # fmt: skip
-    tensors, texts = dict(run.model.state_dict()), {}
-    if isinstance(run.reader, HashedReader):
-        tensors[f"{READER}rows_F"] = torch.from_numpy(run.reader.rows_F)
-    elif isinstance(run.reader, KnownReader):
-        texts[TOKENIZER] = json.dumps({"words": run.reader.words}, ensure_ascii=False)
-    else:
-        record["base"] = describe_base(run.reader.base)
-        tensors |= {f"{READER}mean_D": run.reader.mean_D, f"{READER}spread_D": run.reader.spread_D}
-    return Contents(record, tensors, texts)
+    def tensors(self) -> Mapping[str, Tensor]:
+        reader, of_reader = self.reader, dict[str, Tensor]()
+        if isinstance(reader, HashedReader):
+            of_reader = {"rows_F": torch.from_numpy(reader.rows_F)}
+        elif isinstance(reader, VectorReader):
+            of_reader = {"mean_D": reader.mean_D, "spread_D": reader.spread_D}
+        return {**super().tensors(), **{f"{READER}{name}": tensor for name, tensor in of_reader.items()}}
 
+    def texts(self) -> dict[str, str]:
+        known = isinstance(self.reader, KnownReader)
+        return {TOKENIZER: json.dumps({"words": self.reader.words}, ensure_ascii=False)} if known else {}
 
-def load_classifier(path: str | Path, base: Base | None = None) -> Classifier:
-    """The classifier in a folder; `base` stands in for the model that a head was trained on."""
-    path = Path(path)
-    record = record_for(path, Classifier.task)
-    training = record.get("training")
-    if isinstance(training, Mapping) and not training.get("finished", True):
-        raise UserError(f"{path}: its training is not finished; go on with: octavo resume {path}")
-    try:
-        return _loaded(path, record, base)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged or foreign: {error!r}; train it again") from error
+    @classmethod
+    def load(cls, path: str | Path, record: dict[str, Any] | None = None, **given: Any) -> Self:
+        """The classifier in a folder; `base` stands in for the model that a head was trained on."""
+        return super().load(path, record, **given).check_finished()
 
-
-def _loaded(path: Path, record: dict[str, Any], base: Base | None) -> Classifier:
-    name, classes, temperature = record["model"], record["classes"], record["temperature"]
-    if name not in CLASSIFIERS:
-        raise ValueError(f"there is no classifier {name!r}")
-    if not isinstance(classes, list) or len(classes) < 2 or not all(isinstance(one, str) for one in classes):
-        raise ValueError("classes must be two names or more")
-    if type(temperature) is not float or not 0 < temperature < 1e6:
-        raise ValueError(f"temperature={temperature!r}")
-    sizes = record["sizes"]
-    config: Any = from_json(CLASSIFIERS[name].config, record["config"])
-    if set(sizes) != set(SIZES[name]) or not all(type(n) is int and n > 0 for n in sizes.values()):
-        raise ValueError(f"sizes={sizes!r}")
-    tensors = read_tensors(path)
-    of_reader = {key.removeprefix(READER): tensors.pop(key) for key in list(tensors) if key.startswith(READER)}
-    model: Any = filled(lambda: CLASSIFIERS[name].model(config, **sizes), tensors, getattr(config, "layers", 0))
-    reader = _reader(path, record, config, of_reader, base)
-    made = Classifier(name, model, reader, classes, temperature, path=path)
-    if made.sizes != sizes:
-        raise ValueError(f"sizes={sizes!r}, but there are {made.sizes!r}")
-    known = ("format", "octavo", "task", "model", "config", "sizes", "classes", "temperature", "base")
-    made.record = {key: value for key, value in record.items() if key not in known}
-    return made
+    @classmethod
+    def read_folder(cls, path: Path, record: dict[str, Any], base: Base | None = None, **given: Any) -> Self:
+        classes, temperature = record["classes"], record["temperature"]
+        if not isinstance(classes, list) or len(classes) < 2 or not all(isinstance(one, str) for one in classes):
+            raise ValueError("classes must be two names or more")
+        if type(temperature) is not float or not 0 < temperature < 1e6:
+            raise ValueError(f"temperature={temperature!r}")
+        tensors = read_tensors(path)
+        of_reader = {key.removeprefix(READER): tensors.pop(key) for key in list(tensors) if key.startswith(READER)}
+        model = read_model(record, tensors)
+        made = cls(model, _reader(path, record, model.config, of_reader, base), classes, temperature)
+        if made.sizes != record["sizes"]:
+            raise ValueError(f"sizes={record['sizes']!r}, but there are {made.sizes!r}")
+        return made
 
 
 def _reader(path: Path, record: Mapping[str, Any], config: Any, tensors: dict[str, Tensor], base: Base | None) -> Any:

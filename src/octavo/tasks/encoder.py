@@ -8,30 +8,31 @@ texts; it is no probability, so it is no bits per byte either.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from octavo.config import from_json
 from octavo.core import eval_mode
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
 from octavo.exchange.bert import is_bert, read_bert
 from octavo.io.run_folder import TOKENIZER, read_json, read_record
 from octavo.io.tensors import read_tensors
-from octavo.models.bert import Bert, BertConfig
-from octavo.models.loading import filled
+from octavo.models.bert import Bert
 from octavo.ops.attention import Padding
-from octavo.tasks.task import Contents, TrainedRun
+from octavo.tasks.pair_batches import batches_by_length
+from octavo.tasks.run import weights_digest
+from octavo.tasks.task import pick_device
+from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.text.tokenizers.wordpiece import MASK, WordPiece
 
 NAMED = ("minilm",)  # sources of pretrained encoders
@@ -58,7 +59,7 @@ class Foreseen(NamedTuple):
         return sum(self.nats)
 
 
-@dataclass
+@dataclass(repr=False)
 class Encoder(TrainedRun):
     """A BERT with everything needed to use it and to say where it came from."""
 
@@ -69,11 +70,6 @@ class Encoder(TrainedRun):
     path: Path | None = None
 
     @property
-    def name(self) -> str:
-        """What to call it."""
-        return self.path.absolute().name if self.path else str(self.record.get("corpus", {}).get("name", "bert"))
-
-    @property
     def width(self) -> int:
         """The size of a sentence's vector."""
         return self.model.config.width
@@ -81,10 +77,25 @@ class Encoder(TrainedRun):
     @cached_property
     def identity(self) -> str:
         """A hash of the weights and the tokenizer."""
-        digest = hashlib.sha256(json.dumps([asdict(self.model.config), self.tokenizer.to_json()]).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(name.encode() + tensor.cpu().contiguous().numpy().data)
-        return digest.hexdigest()
+        about = json.dumps([asdict(self.model.config), self.tokenizer.to_json()])
+        return weights_digest(about, self.model).hexdigest()
+
+    # ------------------------------------------------------------------ its folder
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"vocab": self.model.vocab}
+
+    def texts(self) -> dict[str, str]:
+        return {TOKENIZER: json.dumps(self.tokenizer.to_json(), ensure_ascii=False)}
+
+    @classmethod
+    def read_folder(cls, path: Path, record: dict[str, Any], **given: Any) -> Self:
+        tokenizer = WordPiece.from_json(read_json(path / TOKENIZER))
+        model: Bert = read_model(record, read_tensors(path))
+        if tokenizer.vocab > model.vocab:
+            raise ValueError(f"every token must have an embedding: vocab={model.vocab}, tokens {tokenizer.vocab:,}")
+        return cls(model, tokenizer)
 
     # ------------------------------------------------------------------ sentences as vectors
 
@@ -93,18 +104,21 @@ class Encoder(TrainedRun):
 
         What is longer than the context is cut. Nothing is learnt through it.
         """
-        device = _device(device)
+        device = pick_device(str(device))
         known, longest = self.tokenizer, self.model.config.context
         rows = [[known.first, *one.tolist()[: longest - 2], known.end] for one in known.encode_texts(texts)]
+        lengths_N = np.array([len(row) for row in rows], np.int64)
         vectors_ND = torch.zeros(len(rows), self.width)
         self.model.to(device)
         with torch.no_grad(), eval_mode(self.model):
-            for some in _batches(rows):
-                x_BT, lengths_B = padded([rows[i] for i in some], known.pad, device)
+            for at_B in batches_by_length(lengths_N, np.arange(len(rows)), BATCH_TOKENS):
+                some = [torch.tensor(rows[n]) for n in at_B]
+                x_BT = pad_sequence(some, batch_first=True, padding_value=known.pad).to(device)
+                lengths_B = torch.from_numpy(lengths_N[at_B]).to(device)
                 h_BTD = self.model.encode(x_BT, pattern=Padding(lengths_B))
                 there_BT1 = (torch.arange(x_BT.shape[1], device=device) < lengths_B[:, None])[..., None]
                 mean_BD = (h_BTD.float() * there_BT1).sum(1) / lengths_B[:, None]
-                vectors_ND[some] = F.normalize(mean_BD, dim=-1).cpu()
+                vectors_ND[at_B] = F.normalize(mean_BD, dim=-1).cpu()
         return vectors_ND
 
     # ------------------------------------------------------------------ words
@@ -164,13 +178,6 @@ class Encoder(TrainedRun):
             return self.model.word_logits(h_BTD[rows, columns]).double().log_softmax(-1).cpu()
 
 
-def contents_of(run: Encoder) -> Contents:
-    """What a run's folder holds."""
-    record = {"model": "bert", "config": asdict(run.model.config), "sizes": {"vocab": run.model.vocab}}
-    tensors = {name: tensor.detach().cpu() for name, tensor in run.model.state_dict().items()}
-    return Contents(record, tensors, {TOKENIZER: json.dumps(run.tokenizer.to_json(), ensure_ascii=False)})
-
-
 def load_encoder(source: str | Path) -> Encoder:
     """The encoder in a run's folder or in one of Hugging Face's, or one of a known name: minilm."""
     path = Path(source)
@@ -184,46 +191,4 @@ def load_encoder(source: str | Path) -> Encoder:
             f"{path} must be an encoder: it holds a model {record.get('model')!r}; give a run of octavo train bert, "
             f"a Hugging Face folder with a BERT, or {' or '.join(NAMED)}"
         )
-    try:
-        return _read(path, record)
-    except UserError as error:
-        raise UserError(f"{path} is damaged or foreign: {error}; train the run again") from error
-
-
-def _read(path: Path, record: Mapping[str, Any]) -> Encoder:
-    config = from_json(BertConfig, record.get("config", {}))
-    sizes = record.get("sizes")
-    vocab = sizes.get("vocab") if isinstance(sizes, Mapping) else None
-    tokenizer = WordPiece.from_json(read_json(path / TOKENIZER))
-    if type(vocab) is not int or tokenizer.vocab > vocab:
-        raise UserError(f"every token must have an embedding: vocab={vocab!r}, the tokenizer has {tokenizer.vocab:,}")
-    model = filled(lambda: Bert(config, vocab), read_tensors(path), config.layers)
-    own = ("task", "model", "config", "sizes", "format", "octavo")
-    return Encoder(model, tokenizer, {key: value for key, value in record.items() if key not in own}, path)
-
-
-def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """x_BT, filled up behind each row, and lengths_B."""
-    lengths = [len(row) for row in rows]
-    x_BT = torch.full((len(rows), max(lengths)), pad, dtype=torch.long)
-    for b, row in enumerate(rows):
-        x_BT[b, : len(row)] = torch.tensor(row)
-    return x_BT.to(device), torch.tensor(lengths, device=device)
-
-
-def _batches(rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Rows of nearly one length together, by number: little is then filled up."""
-    some: list[int] = []
-    for i in sorted(range(len(rows)), key=lambda i: len(rows[i])):
-        if some and (len(some) + 1) * len(rows[i]) > BATCH_TOKENS:
-            yield some
-            some = []
-        some.append(i)
-    if some:
-        yield some
-
-
-def _device(device: str | torch.device) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
+    return Encoder.load(path, record)

@@ -5,35 +5,34 @@ N texts or questions, B of a batch, T tokens of a row, C tokens of the longest t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
 from octavo.datasets.questions import MARK, Knowledge, Pair, open_knowledge
+from octavo.datasets.sources import SOURCES, where
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import cross_entropy
-from octavo.scoring.answers import exact_match
-from octavo.tasks.oracle import measure, oracle_of
-from octavo.tasks.run import Run, contents_of, load
+from octavo.tasks.facts_run import FactsRun, answering_run, measure
 from octavo.tasks.span_corruption import MARKS, SPAN, corrupted_rows, draw_cuts
-from octavo.tasks.task import Contents, Recipe, Rows, Task
-from octavo.tasks.training_run import train_alone
+from octavo.tasks.task import Recipe, Task
 from octavo.text.chunks import Chunk
 from octavo.text.question_tokens import mark_of, question_rows, shuffled, text_rows
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.char import Char
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimizerConfig
-from octavo.training.stage import RowBatch, Stage
+from octavo.training.optimizer import MUON_LEARNING_RATE, OptimizerConfig
+from octavo.training.stage import Objective, RowBatch, Stage
 
 PRETRAINING, FINETUNING = "pretraining", "finetuning"
 KEPT_SHARE = 7 / 8  # of the context is the most that is kept of a text
@@ -66,25 +65,19 @@ class FactsConfig:
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        for name, least in (("pretrain_epochs", 1), ("pretrain_batch_size", 1), ("epochs", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}; leave it out")
-        if not 0 < self.span <= 0.5:
-            raise UserError(f"span must be above 0 and at most 0.5: span={self.span}; leave it out")
-        if not 0 <= self.mixed < 1:
-            raise UserError(f"mixed must be at least 0 and below 1: mixed={self.mixed}; try --mixed 0.25")
+        check_fields(self, "at least 1", lambda n: n >= 1, "pretrain_epochs", "pretrain_batch_size")
+        check_fields(self, "at least 0", lambda n: n >= 0, "epochs")
+        check_fields(self, "above 0 and at most 0.5", lambda share: 0 < share <= 0.5, "span")
+        check_fields(self, "at least 0 and below 1", lambda share: 0 <= share < 1, "mixed", remedy="try --{} 0.25")
         OptimizerConfig(learning_rate=self.pretrain_learning_rate)  # which refuses what cannot be
 
-    @property
-    def question_epochs(self) -> int:
-        """Of finetuning."""
-        return self.epochs or (EPOCHS if self.pretraining else EPOCHS_ALONE)
 
-
-class FactsTask(Task[Run, Knowledge]):
+class FactsTask(Task[FactsRun, Knowledge]):
     """The answers to questions about what a text says."""
 
     name, purpose, data_key = "facts", "answer questions", "corpus"
+    takes_file = False
+    run_class = FactsRun
     data_help = "birthplaces; people or people-500, made-up ones; or a folder with text.txt, train.tsv and dev.tsv."
     example = "people-160 --width 64 --layers 2 --heads 4 --pretrain-epochs 60 --epochs 40"
     settings = FactsConfig()
@@ -93,8 +86,8 @@ class FactsTask(Task[Run, Knowledge]):
     config = GPTConfig(width=256, layers=4, heads=8, context=128)
 
     def configs(self, model: str) -> tuple[str, dict[str, Any]]:
-        usual = {"config": self.config, "settings": self.settings, "loop": self.loop, "optimizer": self.optimizer}
-        return "gpt", usual
+        _, usual = super().configs("gpt")
+        return "gpt", usual | {"config": self.config}
 
     def check(self, recipe: Recipe) -> None:
         recipe.config.check_use()
@@ -102,20 +95,21 @@ class FactsTask(Task[Run, Knowledge]):
     def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Knowledge:
         if len(source) != 1:
             raise UserError(f"facts are of one source: got {len(source)}; name birthplaces, people-500 or a folder")
-        return open_facts(source[0], recipe.seed)
+        return open_people(source[0], recipe.seed) if names_people(source[0]) else open_knowledge(source[0])
+
+    def named_data(self) -> dict[str, str]:
+        found = {name: SOURCES[name].title for name in ("birthplaces",) if where(name)}
+        made_up = where("names") and where("cities")
+        return found | (dict.fromkeys(("people-160", "people-500"), "made-up people") if made_up else {})
 
     def describe(self, recipe: Recipe, source: Sequence[str], data: Knowledge) -> dict[str, Any]:
         about = {"name": data.name, "source": list(source), "sha256": data.identity}
         counts = {"texts": len(data.text), "learnt": len(data.train), "asked": len(data.dev)}
         return {"corpus": about, "facts": {"frame": list(data.frame), **counts}}
 
-    def create(self, recipe: Recipe, data: Knowledge) -> Run:
+    def create(self, recipe: Recipe, data: Knowledge) -> FactsRun:
         model, tokenizer = fresh_model(data, recipe.config, recipe.seed)
-        return Run(model, tokenizer, {"task": self.name})
-
-    def suited(self, recipe: Recipe, run: Run) -> Recipe:
-        """Muon's learning rate suits pretraining; in finetuning it is less as the other rate is."""
-        return recipe.replace(optimizer=recipe.optimizer.suiting(run.model))
+        return FactsRun(model, tokenizer)
 
     def stage_names(self, recipe: Recipe) -> Sequence[str]:
         return (PRETRAINING, FINETUNING) if recipe.settings.pretraining else (FINETUNING,)
@@ -125,72 +119,45 @@ class FactsTask(Task[Run, Knowledge]):
         second = record.get("facts", {}).get("stage") == FINETUNING and bool(record["training"].get("stages"))
         return 1 if second else stage
 
-    def stage(self, recipe: Recipe, run: Run, data: Knowledge, device: torch.device, number: int) -> Stage:
+    def stage(self, recipe: Recipe, run: FactsRun, data: Knowledge, device: torch.device, number: int) -> Stage:
         name, model = self.stage_names(recipe)[number], run.model
         if name == PRETRAINING:
             texts = CorruptedTexts(data, run.tokenizer, recipe.settings, model.config.context, recipe.seed, device)
-            return fact_stage(model, texts, name, f"{texts.steps}steps", optimizer_of(recipe, pretraining=True))
+            optimizer = optimizer_of(recipe, pretraining=True)
+            return Stage(model, AnswerLoss(model), texts, optimizer, f"{texts.steps}steps", name, fixed_shapes=True)
         held = data.train[::VALIDATION_STEP] if recipe.loop.patience else []
         pairs = [pair for pair in data.train if pair not in set(held)] if held else data.train
         rows = min(recipe.loop.batch_size or self.loop.batch_size, len(pairs))
         asked = Questions(pairs, run.tokenizer, model.config.context, rows, recipe.seed, device)
-        budget = recipe.loop.budget or f"{asked.steps(recipe.settings.question_epochs)}steps"
-        stage = fact_stage(model, asked, name, budget, optimizer_of(recipe))
-        if held:
-            oracle = oracle_of(run, unfinished=True)
-            questions = [pair.question for pair in held]
+        epochs = recipe.settings.epochs or (EPOCHS if recipe.settings.pretraining else EPOCHS_ALONE)
+        return Stage(
+            model, AnswerLoss(model), asked, optimizer_of(recipe), recipe.loop.budget or f"{asked.steps(epochs)}steps",
+            name, examples_per_step=rows, steps_per_epoch=asked.steps(1), fixed_shapes=True,
+            validate=(lambda: {"exact_match": run.right_share(held)}) if held else None,
+            best="exact_match" if held else "",
+        )  # fmt: skip
 
-            def validate() -> Mapping[str, float]:
-                said = zip(oracle.answer(questions), held, strict=True)
-                return {"exact_match": sum(exact_match(one.text, pair.answer) for one, pair in said) / len(held)}
+    def measure(self, recipe: Recipe, run: FactsRun, data: Knowledge) -> None:
+        run.record["result"] = measure(answering_run(run), data, recipe.settings.pretraining)
 
-            stage = replace(stage, validate=validate, best="exact_match")
-        return replace(stage, examples_per_step=rows, steps_per_epoch=asked.steps(1))
+    def choices(self, run: FactsRun) -> int:
+        return run.tokenizer.vocab
 
-    def finish(
-        self, recipe: Recipe, run: Run, data: Knowledge, rows: Rows, measure_it: bool, folder: Path | None
-    ) -> dict[str, str]:
-        from octavo.tasks.facts_page import answers_page
-
-        if not measure_it:
-            return {}
-        run.record["result"] = measure(oracle_of(run), data, recipe.settings.pretraining)
-        return {REPORT: answers_page(recipe, run, rows, folder)} if folder is not None else {}
-
-    def contents(self, run: Run) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Run:
-        return load(path)
+    def evaluate(self, run: FactsRun, source: Any = None, **settings: Any) -> dict[str, Any]:
+        """How many of its own held-out questions it answers exactly, and how sure it is."""
+        pretrained = any(stage["name"] == PRETRAINING for stage in run.record["training"]["stages"])
+        return measure(answering_run(run), run.data(), pretrained)
 
 
 TASK = FactsTask()
-
-
-def teach(recipe: Recipe, run: Run, known: Knowledge, device: torch.device) -> Run:
-    """Train a run's model stage by stage in this process, without a folder."""
-    for number in range(len(TASK.stage_names(recipe))):
-        run.model.to(device)
-        loop = train_alone(TASK.stage(recipe, run, known, device, number), recipe, device)
-        run.model = loop.trained_model()  # type: ignore[assignment]
-    run.model.eval()
-    return run
 
 
 def optimizer_of(recipe: Recipe, pretraining: bool = False) -> OptimizerConfig:
     """That of a stage: Muon's learning rate is less than its highest as the other one is."""
     rates = (recipe.settings.pretrain_learning_rate, recipe.optimizer.learning_rate)
     rate = rates[0] if pretraining else rates[1]
-    muon = (recipe.optimizer.muon_learning_rate or GPT_MUON_LEARNING_RATE) * rate / max(rates)
+    muon = (recipe.optimizer.muon_learning_rate or MUON_LEARNING_RATE) * rate / max(rates)
     return replace(recipe.optimizer, learning_rate=rate, muon_learning_rate=muon)
-
-
-GPT_MUON_LEARNING_RATE = 0.02
-
-
-def open_facts(source: str | Path, seed: int = 0) -> Knowledge:
-    """birthplaces, made-up people (people, people-500) or a folder."""
-    return open_people(str(source), seed) if names_people(source) else open_knowledge(source)
 
 
 def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Char]:
@@ -202,19 +169,8 @@ def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Ch
     return model, tokenizer
 
 
-def fact_stage(
-    model: Any, batches: Callable[[int], RowBatch], name: str, budget: str, optimizer: OptimizerConfig
-) -> Stage:
-    """Training on rows of which some tokens are asked for."""
-    return Stage(model, AnswerLoss(model), batches, optimizer, budget, name, fixed_shapes=True)
-
-
-class AnswerLoss(nn.Module):
+class AnswerLoss(Objective):
     """Cross-entropy of the tokens that are asked for; `begin` is not."""
-
-    def __init__(self, model: GPT) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, state: Any, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
         x_BT, target_BT = part
@@ -286,9 +242,5 @@ class Questions:
 def joined(parts: Sequence[RowBatch], begin: int) -> RowBatch:
     """The rows of several batches as one."""
     T = max(part.tensors[0].shape[1] for part in parts)
-    columns = zip(*([_widened(x_BT, T, begin) for x_BT in part.tensors] for part in parts), strict=True)
-    return RowBatch(tuple(torch.cat(column) for column in columns), sum(part.targets for part in parts))
-
-
-def _widened(x_BT: Tensor, T: int, begin: int) -> Tensor:
-    return torch.cat([x_BT, x_BT.new_full((len(x_BT), T - x_BT.shape[1]), begin)], 1)
+    wide = ([F.pad(x_BT, (0, T - x_BT.shape[1]), value=begin) for x_BT in part.tensors] for part in parts)
+    return RowBatch(tuple(map(torch.cat, zip(*wide, strict=True))), sum(part.targets for part in parts))

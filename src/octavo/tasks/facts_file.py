@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from octavo.errors import UserError
@@ -26,21 +25,24 @@ CSV_ENDINGS = {".csv": ",", ".tsv": "\t"}
 PATIENCE = 5.0  # seconds to wait for another program that writes the same file
 
 
-class Facts(Protocol):
-    """Where facts are found and stored."""
+@dataclass(frozen=True)
+class Facts:
+    """Where facts are found and stored; the file is made with the first that is stored."""
 
-    @property
-    def path(self) -> Path:
-        """The file."""
-
-    def find(self, name: str) -> str | None:
-        """The answer for a name; None where there is none."""
-
-    def store(self, name: str, answer: str) -> None:
-        """Keep a new pair; the file is made where there is none."""
+    path: Path
+    columns: tuple[str, ...] = ()
 
     def pairs(self) -> list[tuple[str, str]]:
         """Every name with its answer."""
+        raise NotImplementedError
+
+    def store(self, name: str, answer: str) -> None:
+        """Add a new pair."""
+        raise NotImplementedError
+
+    def find(self, name: str) -> str | None:
+        """The answer for a name; None where there is none."""
+        return {one.casefold(): answer for one, answer in self.pairs()}.get(plain(name).casefold())
 
 
 def open_file_of_facts(path: str | Path, table: str = "", columns: Sequence[str] = ()) -> Facts:
@@ -61,7 +63,7 @@ def open_file_of_facts(path: str | Path, table: str = "", columns: Sequence[str]
         with open(path, "rb") as file:
             head = file.read(len(MAGIC))
     if head == MAGIC or (not head and path.suffix.lower() not in CSV_ENDINGS):
-        return SqliteFacts(path, table, tuple(columns))
+        return SqliteFacts(path, tuple(columns), table)
     if table:
         raise UserError(f"{path} is no SQLite file, so it has no table {table!r}; leave out --table")
     return CsvFacts(path, tuple(columns))
@@ -73,12 +75,10 @@ def plain(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class SqliteFacts:
+class SqliteFacts(Facts):
     """A table of a SQLite file."""
 
-    path: Path
     table: str = ""
-    columns: tuple[str, ...] = ()
 
     def find(self, name: str) -> str | None:
         if not self.path.exists():
@@ -156,18 +156,12 @@ def _last(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class CsvFacts:
+class CsvFacts(Facts):
     """A CSV or TSV file whose first line has the columns' names."""
-
-    path: Path
-    columns: tuple[str, ...] = ()
 
     @property
     def between(self) -> str:
         return CSV_ENDINGS.get(self.path.suffix.lower(), ",")
-
-    def find(self, name: str) -> str | None:
-        return {one.casefold(): answer for one, answer in self.pairs()}.get(plain(name).casefold())
 
     def store(self, name: str, answer: str) -> None:
         rows = self._rows() or [list(COLUMNS)]

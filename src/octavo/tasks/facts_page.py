@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from octavo.datasets.questions import Frame
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.pages.markup import NOTHING
 from octavo.pages.sections import paragraph, score, section, table
-from octavo.tasks.run import Run
-from octavo.tasks.run_facts import render_run_page
-from octavo.tasks.task import Recipe, Rows
-
-STAGES = {
-    "pretraining": "Pretraining on every token of the masked texts", "finetuning": "Finetuning on the answers only"
-}  # fmt: skip
+from octavo.tasks.facts_run import FactsRun
+from octavo.tasks.run_page import PageContent
 
 
-def answers_page(recipe: Recipe, run: Run, rows: Rows, out: Path) -> str:
-    """The page of a run that is saved."""
-    result, corpus = run.record["result"], run.record["corpus"]
-    stages, name = {stage["name"]: stage for stage in run.record["training"]["stages"]}, corpus["name"]
-    how = "pretrained on its text and finetuned" if "pretraining" in stages else "trained without pretraining"
-    lead = f"A GPT, {how} on the questions of {name}."
-    return render_run_page("facts", recipe, run, out, f"Answers about {name}", lead, [
+def page_content(run: FactsRun, *_: Any) -> PageContent:
+    """What the page shows."""
+    result, name = run.record["result"], run.record["corpus"]["name"]
+    pretrained = any(stage["name"] == "pretraining" for stage in run.record["training"]["stages"])
+    how = "pretrained on its text and finetuned" if pretrained else "trained without pretraining"
+    return PageContent(f"Answers about {name}", f"A GPT, {how} on the questions of {name}.", [
         _exact_match(result), _coverage(result), _calibration(result), _by_group(result["groups"]),
-        _mistakes(result["surest_mistakes"], Frame(*run.record["facts"]["frame"])), _training(stages, rows),
+        _mistakes(result["surest_mistakes"], run.frame),
     ])  # fmt: skip
 
 
@@ -91,13 +84,3 @@ def _mistakes(wrong: Sequence[Sequence[Any]], frame: Frame) -> Markup:
     rows = [(frame.name_in(question), right, said, f"{p:.1%}") for question, right, said, p in wrong]
     columns = ("name", "right answer", "its answer", "confidence")
     return section("Most confident mistakes", table(columns, rows, numeric=(3,)) if rows else NOTHING)
-
-
-def _training(stages: Mapping[str, Any], rows: Rows) -> Markup:
-    losses = [(row["stage"], (row["step"], row["loss"])) for row in rows if "stage" in row and "loss" in row]
-    return section("Training", *(
-        lines([Series(name, [point for stage, point in losses if stage == name])],
-              f"{title}; {stages[name]['steps']:,} steps in {stages[name]['seconds']:.0f} s.",
-              ("step", "loss, nats per token"))
-        for name, title in STAGES.items() if name in stages
-    ))  # fmt: skip

@@ -15,7 +15,7 @@ from octavo.core import eval_mode
 from octavo.models.vit import Channels
 from octavo.ops.patches import rows_and_columns
 from octavo.ops.tracing import trace
-from octavo.tasks.image_run import ImageRun
+from octavo.tasks.images import ImageRun
 
 
 @dataclass(frozen=True)

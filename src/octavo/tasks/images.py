@@ -9,26 +9,113 @@ N images, B of a batch, C channels, H and W pixels.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import seeded_generator
+from octavo.config import check_fields, from_json
+from octavo.core import eval_mode, seeded_generator
+from octavo.datasets.image_files import read_picture
 from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT
+from octavo.io.tensors import read_tensors
 from octavo.models import find_spec
-from octavo.scoring.classification import Classified
-from octavo.tasks.image_run import ImageEvaluation, ImageRun, Scaling, contents_of, evaluate_run, load_images
-from octavo.tasks.task import Contents, Recipe, Rows, Task
+from octavo.models.vit import Vit
+from octavo.scoring.metrics import Classified, classified
+from octavo.tasks.task import Recipe, Task
+from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.training.loop_config import LoopConfig
-from octavo.training.stage import RowBatch, Stage
+from octavo.training.stage import Objective, RowBatch, Stage
+
+BATCH_IMAGES = 256  # that are classified together
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What makes a mean of 0 and a deviation of 1 of pixels, channel by channel."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @classmethod
+    def of(cls, x_NCHW: Tensor) -> Scaling:
+        """That of the images learnt from."""
+        pixels_CM = x_NCHW.transpose(0, 1).flatten(1).double()
+        return cls(tuple(pixels_CM.mean(1).tolist()), tuple(pixels_CM.std(1).clamp(min=1.0).tolist()))
+
+    def __call__(self, x_NCHW: Tensor) -> Tensor:
+        mean, deviation = (
+            torch.tensor(one, device=x_NCHW.device)[:, None, None] for one in (self.mean, self.deviation)
+        )
+        return (x_NCHW.float() - mean) / deviation
+
+
+@dataclass(repr=False)
+class ImageRun(TrainedRun):
+    """A vision model with its classes, and how pixels are scaled for it."""
+
+    task: ClassVar[str] = "images"
+    model: Vit
+    labels: tuple[str, ...]
+    pixels: Scaling
+    record: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+    @torch.no_grad()
+    def classify(self, x_NCHW: Tensor) -> Tensor:
+        """p_NV, the probability of each class, of images as bytes."""
+        device = self.model.classes_VD.device
+        with eval_mode(self.model):
+            parts = [
+                self.model(self.pixels(x.to(device))).softmax(-1, dtype=torch.float32).cpu()
+                for x in x_NCHW.split(BATCH_IMAGES)
+            ]
+        return torch.cat(parts) if parts else torch.empty(0, len(self.labels))
+
+    def read(self, path: str | Path) -> Tensor:
+        """x_CHW of a picture file, made as the model's images are."""
+        sizes = self.model.sizes
+        mode = "L" if sizes["channels"] == 1 else "RGB"
+        return torch.from_numpy(read_picture(path, mode, (sizes["width"], sizes["height"])))
+
+    def description(self) -> dict[str, Any]:
+        return super().description() | {"labels": list(self.labels), "pixels": dataclasses.asdict(self.pixels)}
+
+    @classmethod
+    def read_folder(cls, path: Path, record: dict[str, Any], **given: Any) -> Self:
+        labels, pixels = record["labels"], from_json(Scaling, record["pixels"])
+        if not isinstance(labels, list) or not labels or not all(isinstance(one, str) for one in labels):
+            raise ValueError(f"labels must be a list of names: {str(labels)[:40]}")
+        model: Vit = read_model(record, read_tensors(path))
+        if model.sizes["classes"] != len(labels):
+            raise ValueError(f"the model is for {model.sizes['classes']} classes, there are {len(labels)} labels")
+        if {len(pixels.mean), len(pixels.deviation)} != {model.sizes["channels"]} or min(pixels.deviation) < 1:
+            raise ValueError("the pixels' scaling must have a mean and a deviation for each channel")
+        return cls(model, tuple(labels), pixels)
+
+
+class ImageEvaluation(NamedTuple):
+    """How good a run is on images whose classes are known."""
+
+    scores: Classified
+    wrong: tuple[tuple[int, int, float], ...]  # image, what was said, its probability: the surest first
+
+
+def evaluate_run(run: ImageRun, x_NCHW: Tensor, y_N: Tensor) -> ImageEvaluation:
+    """Classify images whose classes are known."""
+    p_NV = run.classify(x_NCHW)
+    sure_N, said_N = p_NV.max(1)
+    missed = (said_N != y_N).nonzero().flatten().tolist()
+    wrong = sorted(((n, int(said_N[n]), float(sure_N[n])) for n in missed), key=lambda one: -one[2])
+    return ImageEvaluation(classified(p_NV, y_N, list(run.labels)), tuple(wrong))
+
 
 VALIDATION_STEP = 10  # with early stopping, every so many training images are held out to choose the best weights by
 
@@ -47,15 +134,16 @@ class ImagesConfig:
     """Where images have no test part, a fifth of each class is held out: drawn once and for all, or the last ones."""
 
     def __post_init__(self) -> None:
-        for name, least in (("shift", -1), ("side", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}; leave it out")
+        check_fields(self, "at least -1", lambda pixels: pixels >= -1, "shift")
+        check_fields(self, "at least 0", lambda pixels: pixels >= 0, "side")
 
 
 class ImageTask(Task[ImageRun, Images]):
     """A class for every image."""
 
-    name, purpose, data_key = "images", "classify images", "images"
+    name, purpose, data_key, data_kind = "images", "classify images", "images", "images"
+    takes_file = False
+    run_class = ImageRun
     data_help = "digits, mnist5k, fashion, or a folder: with a folder of pictures for each class, or MNIST's IDX files."
     example = "digits"
     settings = ImagesConfig()
@@ -94,22 +182,10 @@ class ImageTask(Task[ImageRun, Images]):
     def choices(self, run: ImageRun) -> int:
         return len(run.labels)
 
-    def finish(
-        self, recipe: Recipe, run: ImageRun, data: Images, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        from octavo.tasks.images_page import image_page
-
-        if not measure:
-            return {}
+    def measure(self, recipe: Recipe, run: ImageRun, data: Images) -> ImageEvaluation:
         measured = evaluate_run(run, data.test_NCHW, data.test_N)
         run.record["result"] = measured.scores.to_json()
-        return {REPORT: image_page(recipe, run, data, measured, rows, folder)} if folder is not None else {}
-
-    def contents(self, run: ImageRun) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> ImageRun:
-        return load_images(path, record)
+        return measured
 
     def evaluate(self, run: ImageRun, source: Any = None, **settings: Any) -> Classified:
         return evaluate_images(run, source).scores
@@ -118,12 +194,12 @@ class ImageTask(Task[ImageRun, Images]):
 TASK = ImageTask()
 
 
-class ImageLoss(nn.Module):
+class ImageLoss(Objective):
     """Cross-entropy of images and their classes."""
 
     def __init__(self, model: nn.Module, pixels: Scaling, smoothing: float) -> None:
-        super().__init__()
-        self.model, self.pixels, self.smoothing = model, pixels, smoothing
+        super().__init__(model, smoothing)
+        self.pixels = pixels
 
     def forward(self, state: Any, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
         x_BCHW, y_B = part
@@ -167,19 +243,13 @@ class ImageBatches:
 
 def evaluate_images(run: ImageRun, source: str | Path | None = None) -> ImageEvaluation:
     """How good a run is on the held-out images of a source, or of its own, with the images that it got wrong."""
-    images = held_out_images(run) if source is None else open_images(source, _side(run, source))
+    images: Images = run.data() if source is None else open_images(source, _side(run, source))
     if images.labels != run.labels or images.sizes != run.model.sizes:
         raise UserError(
             f"the images must be like those the run was trained on: {_described(run.model.sizes, run.labels)}; "
             f"{source or 'its source'} has {_described(images.sizes, images.labels)}"
         )
     return evaluate_run(run, images.test_NCHW, images.test_N)
-
-
-def held_out_images(run: ImageRun) -> Images:
-    """The images that a run was trained and measured on, as they are now."""
-    record = {**run.record, **contents_of(run).record}
-    return TASK.reopen(record, str(run.path or "the run"), "name others, or train it anew")
 
 
 def _described(sizes: Mapping[str, int], labels: Sequence[str]) -> str:
@@ -196,7 +266,7 @@ def picture_of(run: ImageRun, image: str) -> tuple[str, Tensor, int | None]:
     """What to call it, x_CHW and, where it is known, the class: of a held-out image by number, or of a file."""
     if not image.isdecimal():
         return image, run.read(image), None
-    images, n = held_out_images(run), int(image)
+    images, n = run.data(), int(image)
     if n >= len(images.test_N):
         raise UserError(f"held-out images are numbered from 0 to {len(images.test_N) - 1:,}: image={n}; try --image 0")
     return f"held-out image {n}", images.test_NCHW[n], int(images.test_N[n])

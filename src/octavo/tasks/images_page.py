@@ -6,9 +6,7 @@ C channels, H and W pixels, h and w patches.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch.nn.functional as F
 from markupsafe import Markup
@@ -17,23 +15,13 @@ from torch import Tensor
 from octavo.datasets.images import Images
 from octavo.models.cost.parts import parameter_count
 from octavo.ops.attention.kinds import ATTENTION_KINDS
-from octavo.pages.figures.lines import Series, lines
-from octavo.pages.figures.thumbnails import Thumbnail, image_symbol, thumbnails
+from octavo.pages.figures.shaded_cells import Thumbnail, image_symbol, thumbnails
 from octavo.pages.markup import NOTHING, element, join
-from octavo.pages.sections import (
-    confusion_matrix,
-    facts,
-    paragraph,
-    render_page,
-    score,
-    section,
-    table,
-)
-from octavo.scoring.classification import Classified
+from octavo.pages.sections import facts, paragraph, render_page, section, table
+from octavo.tasks.classification_page import classification_result
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
-from octavo.tasks.image_run import ImageEvaluation, ImageRun
-from octavo.tasks.run_facts import render_run_page
-from octavo.tasks.task import Recipe, Rows
+from octavo.tasks.images import ImageEvaluation, ImageRun
+from octavo.tasks.run_page import PageContent
 
 SHOWN_MISTAKES = 24
 SHOWN_IMAGES = 3  # with their attention maps
@@ -48,26 +36,26 @@ EXPLAINED = (
 )
 
 
-def image_page(
-    recipe: Recipe, run: ImageRun, images: Images, measured: ImageEvaluation, rows: Rows, out: Path
-) -> str:  # fmt: skip
-    """The page of a run that is saved."""
-    scores, about = measured.scores, run.record.get("images", {})
-    name = about.get("name", "images")
-    shown = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
-    maps = [attention_part(run, title, x_CHW, int(y)) for title, x_CHW, y in shown]
-    lead = f"A {run.name} that classifies {name} into {len(run.labels)} classes."
-    return render_run_page("images", recipe, run, out, f"{run.name} on {name}", lead, [
-        _result(scores, about), section("Confusion matrix", confusion_matrix(scores.classes, scores.confusion_CC)),
-        _mistakes(run, images, measured), section("Attention maps", *maps, _explained(run)),
-        _training(rows, run.record), _model(run),
-    ], ["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"])  # fmt: skip
+def page_content(run: ImageRun, images: Images, measured: ImageEvaluation, out: Path) -> PageContent:
+    """What the page shows."""
+    about = run.record["images"]
+    name = about["name"]
+    first = dict(reversed([(y, n) for n, y in enumerate(images.test_N.tolist())]))  # the first image of each class
+    shown = sorted(first.items())[:SHOWN_IMAGES]
+    maps = [attention_part(run, f"image {n}", images.test_NCHW[n], y) for y, n in shown]
+    data = [("training images", f"{about['train']:,}"), ("held out", str(about["split"]))]
+    commands = [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
+    lead = f"A {run.model_name} that classifies {name} into {len(run.labels)} classes."
+    return PageContent(f"{run.model_name} on {name}", lead, [
+        classification_result(run.record["result"]), _mistakes(run, images, measured),
+        section("Attention maps", *maps, _explained(run)),
+    ], [_model(run), section("Images", facts(data))], commands)  # fmt: skip
 
 
 def lens_page(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None) -> str:
     """One image, and the attention maps of every head."""
     maps = attention_part(run, "", x_CHW, truth, every_layer=True)
-    return render_page(f"Attention of {run.name}", f"{run.summary()}.", [section(name, maps, _explained(run))])
+    return render_page(f"Attention of {run.model_name}", f"{run.summary()}.", [section(name, maps, _explained(run))])
 
 
 def attention_part(
@@ -117,26 +105,6 @@ def _explained(run: ImageRun) -> Markup:
     return paragraph(EXPLAINED.format(who=who), quiet=True)
 
 
-def _one_of_each(y_N: Tensor) -> list[int]:
-    """The first images of a few classes."""
-    found: dict[int, int] = {}
-    for n, y in enumerate(y_N.tolist()):
-        found.setdefault(y, n)
-    return [found[y] for y in sorted(found)][:SHOWN_IMAGES]
-
-
-def _result(scores: Classified, about: Mapping[str, Any]) -> Markup:
-    pairs = [
-        ("correct", f"{round(scores.accuracy * scores.examples):,} of {scores.examples:,}"),
-        ("standard error", f"{scores.spread:.2%}"), ("held out", str(about.get("split", ""))),
-        ("training images", f"{about.get('train', 0):,}"), ("log loss", f"{scores.log_loss:.4f} nats"),
-        ("calibration error", f"{scores.ece:.1%}"),
-    ]  # fmt: skip
-    note = "The held-out images were used for nothing but this measurement: the weights are those of the last step."
-    accuracy = score(f"{scores.accuracy:.2%}", "accuracy on the held-out images")
-    return section("Accuracy", accuracy, facts(pairs), paragraph(note, quiet=True))
-
-
 def _mistakes(run: ImageRun, images: Images, measured: ImageEvaluation) -> Markup:
     if not measured.wrong:
         return section("Mistakes", paragraph("None on the held-out images."))
@@ -148,17 +116,6 @@ def _mistakes(run: ImageRun, images: Images, measured: ImageEvaluation) -> Marku
         drawn.append(Thumbnail(f"w{n}", x_CHW.shape[1], x_CHW.shape[2], truth, words))
     count = f"{len(measured.wrong):,}" + (f", {len(drawn)} shown" if len(measured.wrong) > len(drawn) else "")
     return section("Mistakes", paragraph(f"The most confident first ({count})."), *symbols, thumbnails(drawn))
-
-
-def _training(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> Markup:
-    points = [(float(row["step"]), 100 * float(row["accuracy"])) for row in rows if "accuracy" in row]
-    training = record.get("training", {})
-    figure = lines([Series("held-out images", points)], "Accuracy over the steps.", ("step", "accuracy, %"))
-    steps, epoch = training.get("steps", 0), max(1, training.get("steps_per_epoch", 1))
-    return section("Training", figure, facts([
-        ("steps", f"{steps:,}, {steps / epoch:.1f} epochs"), ("seconds", f"{record.get('train_seconds', 0):.0f}"),
-        ("stopped because", str(training.get("why", ""))),
-    ]))  # fmt: skip
 
 
 def _model(run: ImageRun) -> Markup:

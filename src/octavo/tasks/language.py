@@ -12,7 +12,6 @@ import torch
 
 from octavo.core import LanguageModel, seeded_generator
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.models import MODELS, find_spec
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text
 from octavo.tasks.corpus import (
@@ -28,13 +27,12 @@ from octavo.tasks.corpus import (
     workspace_for,
 )
 from octavo.tasks.mixture import MixtureConfig, fit_mixture, open_mixture
-from octavo.tasks.run import Run, contents_of, load
-from octavo.tasks.task import Contents, Recipe, Rows, Task, pick_device
+from octavo.tasks.run import Run
+from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.text import Corpus, Tokenizer, TokenStore, learn_and_tokenize, tokenize
 from octavo.text.validation_chunks import hold_out
-from octavo.training.loss import TrainingText, language_stage
+from octavo.training.language_stage import Streams, TrainingText, language_stage
 from octavo.training.stage import Stage
-from octavo.training.streams import Streams
 
 CHECK_SAMPLE_TOKENS = 120  # of the text written at each evaluation
 
@@ -60,6 +58,7 @@ class LanguageTask(Task[Run, LanguageData]):
     """The next token of a text."""
 
     name, purpose, data_key = "language", "predict the next token", "corpus"
+    run_class = Run
     data_help = "A named source (octavo data list), a file, several, a folder, or - for standard input."
     example = "shakespeare --budget 3min"
     settings = TextConfig()
@@ -130,7 +129,7 @@ class LanguageTask(Task[Run, LanguageData]):
         return super().suited(recipe, run).replace(loop=recipe.loop.suiting(run.model))
 
     def recreate(self, recipe: Recipe, data: LanguageData, path: Path) -> Run:
-        run = load(path)
+        run = Run.load(path)
         data.store = tokenize(data.corpus.train, run.tokenizer, data.tokens_file)
         return run
 
@@ -153,25 +152,10 @@ class LanguageTask(Task[Run, LanguageData]):
 
     # ------------------------------------------------------------------ the finished run
 
-    def finish(
-        self, recipe: Recipe, run: Run, data: LanguageData, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        from octavo.tasks.language_page import language_page
-
-        if not measure:
-            return {}
+    def measure(self, recipe: Recipe, run: Run, data: LanguageData) -> str:
         label = "" if run.comparable and data.corpus.comparable else NOT_COMPARABLE
         run.record["result"] = score_text(run.model, run.tokenizer, data.corpus.valid, "validation", label).to_json()
-        texts = {SAMPLES: sample(run, recipe.seed)}
-        if folder is not None:
-            texts[REPORT] = language_page(recipe, run, data.corpus.valid, texts[SAMPLES], rows, folder)
-        return texts
-
-    def contents(self, run: Run) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Run:
-        return load(path)
+        return sample(run, recipe.seed)
 
     def evaluate(self, run: Run, source: Any = None, **settings: Any) -> Score:
         name, text = held_out(run)

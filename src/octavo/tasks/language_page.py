@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from octavo import __version__
 from octavo.core import LanguageModel
+from octavo.io.run_folder import SAMPLES
 from octavo.models import spec_of
 from octavo.models.views import Bars, Table
-from octavo.pages.figures.bars import bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, join
-from octavo.pages.sections import (
-    code,
-    facts,
-    paragraph,
-    render_page,
-    reproduce,
-    score,
-    section,
-    table,
-    verbatim,
-    versions,
-)
+from octavo.pages.sections import code, facts, paragraph, score, section, table, verbatim
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
 from octavo.scoring.token_costs import token_costs
 from octavo.tasks.corpus import SAMPLE_TOKENS
+from octavo.tasks.language import LanguageData
 from octavo.tasks.run import Run
-from octavo.tasks.run_facts import bits_per_byte, number, stored, title_of, train_command
-from octavo.tasks.task import Recipe, Rows, find_task
+from octavo.tasks.run_page import PageContent, bits_per_byte, number, stored, title_of
 from octavo.text import Split
 from octavo.text.token_display import display_token
 from octavo.text.tokenizers.base import Tokenizer
@@ -46,35 +33,24 @@ HOW_COUNTED = (
 )
 
 
-def language_page(recipe: Recipe, run: Run, valid: Split, sample: str, rows: Rows, out: Path) -> str:
-    """The page of a run that is saved."""
-    commands = [
-        train_command(find_task("language"), recipe, run.record["corpus"]["source"], out),
-        shlex.join(["octavo", "eval", str(out), "--prove"]),
-        shlex.join(["octavo", "generate", str(out), "--max-tokens", str(SAMPLE_TOKENS), "--seed", str(recipe.seed)]),
-    ]  # fmt: skip
-    return run_page(run, out.name, opening(valid), sample, commands, rows)
+def page_content(run: Run, data: LanguageData, sample: str, out: Path) -> PageContent:
+    """What the page shows."""
+    return content_of(run, out.name, opening(data.corpus.valid), sample, out)
 
 
-def run_page(
-    run: Run, name: str, held_out: bytes, sample: str, commands: Sequence[str], rows: Rows = ()
-) -> str:  # fmt: skip
-    """The whole page; `held_out` is the beginning of the text that the run was measured on."""
-    corpus = run.record.get("corpus", {})
-    result, seed = run.record.get("result", {}), run.record.get("seed", 0)
-    made = {"octavo": __version__, **run.record.get("made_with", {}), "seed": seed}
-    if "train_seconds" in run.record:
-        made["training"] = f"{run.record['train_seconds']:.2f} s, {run.record['train_tokens']:,} tokens"
-    return render_page(title_of(run), f"The run {name}, trained on {corpus.get('name', 'an unknown text')}.", [
+def content_of(run: Run, name: str, held_out: bytes, sample: str, path: Path) -> PageContent:
+    """The same of any run; `held_out` is the beginning of the text that it was measured on."""
+    corpus, result = run.record.get("corpus", {}), run.record.get("result", {})
+    seed = run.record.get("seed", 0)
+    generate = ["octavo", "generate", str(path), "--max-tokens", str(SAMPLE_TOKENS), "--seed", str(seed)]
+    commands = [["octavo", "eval", str(path), "--prove"], generate]
+    lead = f"The run {name}, trained on {corpus.get('name', 'an unknown text')}."
+    return PageContent(title_of(run), lead, [
         _result(result, bits_per_byte(run)),
         _surprisal(run, held_out),
         _passages(result.get("passages", [])),
         section("Sample", paragraph(f"Generated without a prompt, with seed {seed}:"), verbatim(sample)),
-        training_section(rows, run.record),
-        _model(run),
-        _corpus(corpus),
-        reproduce(commands, versions(made)),
-    ])  # fmt: skip
+    ], [_model(run), _corpus(corpus)], commands, {SAMPLES: sample})  # fmt: skip
 
 
 def _result(result: Mapping[str, Any], bits: float) -> Markup:
@@ -181,106 +157,3 @@ def annotate(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> li
         for tokens_W, bits_W in token_costs(model, [tokenizer.encode(data)])
         for token, cost in zip(tokens_W.tolist(), bits_W.tolist(), strict=True)
     )
-
-
-SHOWN_SAMPLES, SHOWN_EVENTS = 4, 20
-SAMPLE_CHARACTERS = 160
-SMOOTHED_POINTS = 60  # of the training curve, each the mean of its neighbours
-MIN_LOG_POINTS = 10  # from which on the steps are on a logarithmic axis
-CHUNKS = (
-    " The validation chunks are spread over the training part and are never trained on; the result is that of the text "
-    "measured in the end."
-)
-AT_THE_END = (
-    " First the end of the training part was held out, to find the number of steps after which the loss stops falling; "
-    "then the model was trained again from the start on all of it, for that many."
-)
-
-
-def training_section(rows: Rows, record: Mapping[str, Any]) -> Markup:
-    """The whole section; empty where nothing was trained step by step."""
-    figure = loss_curve(rows, record)
-    if not figure:
-        return NOTHING
-    return section("Training", figure, facts(_facts(record)), _events(rows), _samples(rows))
-
-
-def loss_curve(rows: Rows, record: Mapping[str, Any]) -> Markup:
-    """Bits per byte over the steps, of the training text and of the validation chunks; a bigram's loss in nats."""
-    in_bits = any("bits_per_byte" in row and "step" in row for row in rows)
-    unit, key = ("bits per byte", "bits_per_byte") if in_bits else ("nats per token", "loss")
-    first, second = _passes(_points(rows, key))
-    validation = _points(rows, "held_out_bits_per_byte" if in_bits else "held_out")
-    curves = [
-        Series("training", _smooth(first)), Series("validation", validation),
-        Series("second training, on all of it", _smooth(second)),
-    ]  # fmt: skip
-    result = record.get("result", {}).get("bits_per_byte")
-    references = [("result", float(result))] if in_bits and result is not None else []
-    caption = "The loss over the steps." + (CHUNKS if in_bits else AT_THE_END if validation else "")
-    drawn = [curve for curve in curves if curve.points]
-    return lines(drawn, caption, ("step", unit), log_x=len(first) > MIN_LOG_POINTS, references=references)
-
-
-def _points(rows: Rows, key: str) -> list[tuple[float, float]]:
-    return [
-        (float(row["step"]), float(row[key]))
-        for row in rows
-        if isinstance(row.get("step"), int) and isinstance(row.get(key), int | float) and "event" not in row
-    ]
-
-
-def _passes(points: list[tuple[float, float]]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """The points up to where the steps begin again, and the rest: a bigram is trained twice."""
-    restart = next((i for i in range(1, len(points)) if points[i][0] <= points[i - 1][0]), len(points))
-    return points[:restart], points[restart:]
-
-
-def _smooth(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Means over stretches that grow with the step, as a logarithmic axis shows them."""
-    if len(points) <= SMOOTHED_POINTS:
-        return list(points)
-    edges = sorted({round(math.exp(math.log(len(points)) * i / SMOOTHED_POINTS)) for i in range(SMOOTHED_POINTS + 1)})
-    stretches = [points[low:high] for low, high in zip([0, *edges[:-1]], edges, strict=True)]
-    return [
-        (sum(x for x, _ in part) / len(part), sum(y for _, y in part) / len(part)) for part in stretches if part
-    ]  # fmt: skip
-
-
-def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    training = record.get("training", {})
-    if not training:
-        return []
-    tokens, seconds = record.get("train_tokens", 0), max(record.get("train_seconds", 0.0), 1e-9)
-    steps, epoch = training.get("steps", 0), max(1, training.get("steps_per_epoch", 1))
-    return [
-        ("steps", f"{steps:,}, {steps / epoch:.1f} epochs"),
-        ("batch", f"{training.get('streams', 0):,} parallel streams of {training.get('sequence_length', 0):,} tokens"),
-        ("speed", f"{tokens / seconds:,.0f} tokens per second, in {training.get('precision')}"),
-        ("processes", str(training.get("processes", 1))),
-        ("validation", f"{training.get('held_tokens', 0):,} tokens, never trained on"),
-        ("stopped because", str(training.get("why", "not yet"))),
-    ]
-
-
-def _events(rows: Rows) -> Markup:
-    events = [row for row in rows if "event" in row and isinstance(row.get("step"), int)]
-    if not events:
-        return NOTHING
-    cells = [(f"{row['step']:,}", str(row["event"]), str(row.get("why", ""))) for row in events[:SHOWN_EVENTS]]
-    more = f"and {len(events) - SHOWN_EVENTS} more" if len(events) > SHOWN_EVENTS else ""
-    events_table = table(("step", "event", "reason"), cells, numeric=(0,))
-    return join(paragraph("Events:"), events_table, paragraph(more) if more else "")
-
-
-def _samples(rows: Rows) -> Markup:
-    """What it wrote at a few evaluations, the first and the last among them."""
-    written = [row for row in rows if row.get("sample") and isinstance(row.get("step"), int)]
-    if len(written) < 2:
-        return NOTHING
-    places = sorted({round(i * (len(written) - 1) / (SHOWN_SAMPLES - 1)) for i in range(SHOWN_SAMPLES)})
-    parts = [paragraph("Samples during training, always with the same seed:")]
-    for row in (written[place] for place in places):
-        sample = verbatim(str(row["sample"])[:SAMPLE_CHARACTERS])
-        parts += [paragraph(f"after step {row['step']:,}", quiet=True), sample]
-    return join(*parts)

@@ -6,30 +6,31 @@ B rows, T tokens of a row, N masked tokens, P pairs of sentences, D width.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
 from octavo.models import find_spec
-from octavo.models.bert import Bert, BertConfig, Texts
+from octavo.models.bert import Bert, BertConfig
+from octavo.ops.attention.patterns import Texts
 from octavo.ops.cross_entropy import nats_of
 from octavo.tasks.corpus import describe_corpus
-from octavo.tasks.encoder import Encoder, contents_of, load_encoder
+from octavo.tasks.encoder import Encoder
 from octavo.tasks.masking import NOTHING, Ahead, MaskConfig, Masked, MaskedBatch, MaskedPart
 from octavo.tasks.sentences import Sentences, documents
-from octavo.tasks.task import Contents, Recipe, Rows, Task
+from octavo.tasks.task import Recipe, Task
 from octavo.text.corpus import Corpus, open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 from octavo.training.loop_config import LoopConfig
-from octavo.training.stage import Stage
+from octavo.training.stage import Objective, Stage
 
 VALIDATION_BATCHES, TEST_BATCHES = 4, 16  # of the text held out for choices, and of that which is reported
 
@@ -52,6 +53,7 @@ class MaskedTask(Task[Encoder, Corpus]):
     """The hidden words of a text."""
 
     name, purpose, data_key = "masked", "fill in masked words", "corpus"
+    run_class = Encoder
     data_help = "A named source (octavo data list), a file, several, a folder, or - for standard input."
     example = "shakespeare --budget 5min --tasks words order"
     settings = MaskedConfig()
@@ -89,24 +91,19 @@ class MaskedTask(Task[Encoder, Corpus]):
         validation: list[MaskedBatch] = []
         if len(held) >= 4 and len(held.anchors_A):
             batches = self._batches(recipe, run, held, recipe.seed + 1)
-            validation, best = [batches.at(n) for n in range(VALIDATION_BATCHES)], _best_measure(recipe.config)
+            validation = [batches.at(n) for n in range(VALIDATION_BATCHES)]
+            task = "words" if "words" in recipe.config.tasks else recipe.config.tasks[0]
+            best = "replaced_balanced" if task == "replaced" else f"{task}_accuracy"
 
         def validate() -> Mapping[str, float]:
             measured = measure_masked(model, validation)
             return {name: measured[name] for name in measured if name != "masked_words"}
 
-        @contextmanager
-        def closing() -> Iterator[None]:
-            try:
-                yield
-            finally:
-                ahead.close()
-
         tokens = self._rows(recipe) * recipe.config.context
         return Stage(
             model, MaskedLoss(model, recipe.optimizer.label_smoothing), ahead, recipe.optimizer, recipe.loop.budget,
             unit="tokens", examples_per_step=tokens, steps_per_epoch=max(1, len(learnt.tokens_N) // tokens),
-            validate=validate if validation else None, best=best, fixed_shapes=True, around=closing,
+            validate=validate if validation else None, best=best, fixed_shapes=True, around=lambda: closing(ahead),
         )  # fmt: skip
 
     def choices(self, run: Encoder) -> int:
@@ -123,39 +120,20 @@ class MaskedTask(Task[Encoder, Corpus]):
             sentences, run.tokenizer, config.tasks, self._rows(recipe), config.context, seed, recipe.settings
         )  # fmt: skip
 
-    def finish(
-        self, recipe: Recipe, run: Encoder, data: Corpus, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        if measure:
-            valid = Sentences.of(documents(data.valid), run.tokenizer)
-            valid.check("the part to measure on")
-            batches = self._batches(recipe, run, valid, 0)
-            measured = [batches.at(n) for n in range(TEST_BATCHES)]
-            run.record["result"] = measure_masked(run.model, measured)
-            run.record["training"]["padding"] = sum(batch.waste for batch in measured) / len(measured)
-        return {}
-
-    def contents(self, run: Encoder) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Encoder:
-        return load_encoder(path)
+    def measure(self, recipe: Recipe, run: Encoder, data: Corpus) -> None:
+        valid = Sentences.of(documents(data.valid), run.tokenizer)
+        valid.check("the part to measure on")
+        batches = self._batches(recipe, run, valid, 0)
+        measured = [batches.at(n) for n in range(TEST_BATCHES)]
+        run.record["result"] = measure_masked(run.model, measured)
+        run.record["training"]["padding"] = sum(batch.waste for batch in measured) / len(measured)
 
 
 TASK = MaskedTask()
 
 
-def _best_measure(config: BertConfig) -> str:
-    task = config.tasks[0] if "words" not in config.tasks else "words"
-    return "replaced_balanced" if task == "replaced" else f"{task}_accuracy"
-
-
-class MaskedLoss(nn.Module):
+class MaskedLoss(Objective):
     """The mean cross-entropy of each task's answers, added up; nothing here waits for a GPU."""
-
-    def __init__(self, model: Bert, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
 
     def forward(self, state: Any, part: MaskedPart) -> tuple[Tensor, Any]:
         losses = losses_of(self.model, part.batch, self.smoothing, part.counts)
@@ -203,7 +181,7 @@ def _nats(logits: Tensor, target_N: Tensor, smoothing: float = 0.0) -> Tensor:
 
 def encoded(model: Bert, batch: MaskedBatch) -> Tensor:
     """h_BTD of the rows, in which each text sees itself alone."""
-    return model.encode(batch.x_BT, batch.segment_BT, batch.place_BT, Texts.of(batch.text_BT))
+    return model.encode(batch.x_BT, batch.segment_BT, batch.place_BT, Texts(batch.text_BT))
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.errors import UserError
 from octavo.tasks.sentences import Sentences
 from octavo.text.tokenizers.wordpiece import WordPiece
@@ -47,9 +48,7 @@ class MaskConfig:
     """Of the other tokens, if that is a task: replaced by one that occurs as often as it does in the text."""
 
     def __post_init__(self) -> None:
-        for name in ("share", "masked", "random", "replaced"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"{name} must be from 0 to 1: {name}={getattr(self, name)}; leave it out")
+        check_fields(self, "from 0 to 1", lambda share: 0 <= share <= 1, "share", "masked", "random", "replaced")
         if self.masked + self.random > 1:
             raise UserError(f"masked and random are parts of one: {self.masked} + {self.random}; leave them out")
 
@@ -136,8 +135,8 @@ class Masked:
 
     def at(self, step: int) -> MaskedBatch:
         """The batch of a step."""
-        rng = np.random.default_rng((self.seed, step))
-        x_BT = np.full((self.rows, self.length), self.tokenizer.pad, np.int64)
+        rng, known = np.random.default_rng((self.seed, step)), self.tokenizer
+        x_BT = np.full((self.rows, self.length), known.pad, np.int64)
         segment_BT, place_BT = np.zeros_like(x_BT), np.zeros_like(x_BT)
         text_BT = np.full_like(x_BT, -1)
         firsts, kinds = [], []
@@ -145,8 +144,8 @@ class Masked:
             at = text = 0
             while self.length - at >= SHORTEST:
                 one, other, kind = self._fitting(rng, self.length - at)
-                tokens, cut = self._framed(one, other), len(one) + 2
-                end = at + len(tokens)
+                tokens = np.concatenate([[known.first], one, [known.end], other, [known.end]])
+                cut, end = len(one) + 2, at + len(tokens)
                 x_BT[b, at:end], text_BT[b, at:end] = tokens, text
                 segment_BT[b, at + cut : end] = 1
                 place_BT[b, at:end] = np.arange(len(tokens))
@@ -184,7 +183,9 @@ class Masked:
         most = int(rng.integers(body // 4, body - body // 4 + 1))
         j = min(self._behind(i, most), int(sentences.last_S[i]) - 1)  # one sentence is left for what follows
         one = self._cut(rng, i, j, most)
-        kind = self._kind(rng)
+        # What the tasks ask about, one answer as often as the other.
+        asked = [FOLLOWS, *([RANDOM] if "next" in self.tasks else ()), *([SWAPPED] if "order" in self.tasks else ())]
+        kind = int(rng.choice(asked))
         k = j if kind != RANDOM else self._elsewhere(rng, i)
         other = self._cut(rng, k, self._behind(k, body - len(one)), body - len(one))
         return (other, one, kind) if kind == SWAPPED else (one, other, kind)
@@ -205,11 +206,6 @@ class Masked:
         begin, end = (begin + spare, end) if rng.random() < 0.5 else (begin, end - spare)
         return self.sentences.tokens_N[begin:end]
 
-    def _kind(self, rng: np.random.Generator) -> int:
-        """What the task asks about, one answer as often as the other."""
-        asked = [FOLLOWS, *([RANDOM] if "next" in self.tasks else ()), *([SWAPPED] if "order" in self.tasks else ())]
-        return int(rng.choice(asked))
-
     def _elsewhere(self, rng: np.random.Generator, i: int) -> int:
         """A sentence of another document or, where there is one alone, of a place far from the first."""
         sentences = self.sentences
@@ -220,10 +216,6 @@ class Masked:
             if far if alone else sentences.document_S[k] != sentences.document_S[i]:
                 return k
         return 0 if 2 * i > len(sentences) else len(sentences) - 1  # the text is one document, or short
-
-    def _framed(self, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-        known = self.tokenizer
-        return np.concatenate([[known.first], one, [known.end], other, [known.end]])
 
     # ------------------------------------------------------------------ spoiling
 

@@ -6,7 +6,7 @@ N pairs, B of a batch, S tokens of the longest source, T of the longest target.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.text.tokenizers.base import Tokenizer
+from octavo.training.stage import RowBatch
 
 IGNORE = -100  # a target that is not asked for
 NEAR = 2  # sources whose lengths differ by less may stand beside each other
@@ -59,26 +60,18 @@ class PairBatch(NamedTuple):
     lengths_B: Tensor  # of the sources; what stands behind fills the batch up
     before_BT: Tensor  # the language, then the target
     after_BT: Tensor  # the target, then the end; IGNORE behind it
-    targets: float = 0.0  # tokens of the targets
-    fresh: bool = True
 
-    @property
-    def rows(self) -> int:
-        return len(self.source_BS)
 
-    @property
-    def examples(self) -> int:
-        return len(self.source_BS)
-
-    def part(self, start: int, end: int, device: torch.device) -> PairBatch:
-        some = [tensor[start:end].to(device, non_blocking=True) for tensor in self[:4]]
-        return PairBatch(some[0], some[1], some[2], some[3])
-
-    @property
-    def waste(self) -> float:
-        """The share of places that hold nothing."""
-        filled = int((self.after_BT == IGNORE).sum()) + self.source_BS.numel() - int(self.lengths_B.sum())
-        return filled / (self.source_BS.numel() + self.after_BT.numel())
+def batches_by_length(lengths_N: NDArray[Any], at_N: NDArray[Any], tokens: int) -> Iterator[NDArray[np.int64]]:
+    """Those rows in batches of like length, so that little is filled up: `tokens` places of a batch at most."""
+    batch: list[int] = []
+    for n in at_N[np.argsort(lengths_N[at_N], kind="stable")].tolist():
+        if batch and (len(batch) + 1) * int(lengths_N[n]) > tokens:
+            yield np.array(batch)
+            batch = []
+        batch.append(n)
+    if batch:
+        yield np.array(batch)
 
 
 def encode_lines(tokenizer: Tokenizer, lines: Sequence[str], end: int) -> Rows:
@@ -116,7 +109,7 @@ class PairBatches:
         self.epoch, self.cuts = -1, np.zeros(1, np.int64)
         self.order_N = np.zeros(0, np.int64)
 
-    def __call__(self, step: int) -> PairBatch:
+    def __call__(self, step: int) -> RowBatch:
         while self.first[-1] <= step:
             self._arrange(len(self.first) - 1)
         epoch = bisect_right(self.first, step) - 1
@@ -126,13 +119,13 @@ class PairBatches:
         n = int(order_M[place])
         return self.batch(self.order_N[self.cuts[n] : self.cuts[n + 1]])
 
-    def batch(self, at_B: NDArray[Any]) -> PairBatch:
+    def batch(self, at_B: NDArray[Any]) -> RowBatch:
         """Those pairs together."""
         after_BT = self.targets.padded(at_B, IGNORE)
         before_BT = np.concatenate([self.begin_N[at_B][:, None], np.maximum(after_BT[:, :-1], 0)], 1)
         parts = self.sources.padded(at_B, 0), self.sources.lengths[at_B], before_BT, after_BT
         x = [torch.from_numpy(part).to(self.device, non_blocking=True) for part in parts]
-        return PairBatch(x[0], x[1], x[2], x[3], float(self.targets.lengths[at_B].sum()))
+        return RowBatch(PairBatch(*x), float(self.targets.lengths[at_B].sum()))
 
     def in_order(self) -> list[NDArray[np.int64]]:
         """All pairs once, cut into batches, the shortest first: for measuring."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from octavo.io.run_folder import TENSORS
 BITS = "bits/byte"
 SHARES = {"accuracy": "right", "exact_match": "answers exact", "words_accuracy": "masked words right"}
 HEADER = 8 << 20  # bytes of a tensor file's header that are read at most
-PAST = 1 << 16  # tokens before the one whose cost is asked for, at most
 MOST_LAYERS = 1 << 12
 SETTINGS = {  # where the settings of a run stand in its record, and what they are called in a table
     "config": "", "sizes": "size: ", "training.settings": "task: ", "training.loop": "training: ",
@@ -93,17 +93,16 @@ def operations_of(record: Mapping[str, Any]) -> float | None:
     if name == "mix" and isinstance(parts, list):
         known = [operations_of(part) for part in parts[:64] if isinstance(part, Mapping)]
         return sum(one for one in known if one) or None
-    from octavo.cost import Shape, cost_of_config  # which need torch, and a list of runs does not
+    from octavo.cost import cost_of_config, one_token  # which need torch, and a list of runs does not
     from octavo.models import MODELS
 
     if record.get("task", "language") != "language" or name not in MODELS or not isinstance(record.get("vocab"), int):
         return None
     try:
         config: Any = from_json(MODELS[name].config, record.get("config", {}))
-        past = min(PAST, getattr(config, "context", 1) - 1, getattr(config, "memory", PAST))
         if getattr(config, "layers", 1) > MOST_LAYERS:
             return None
-        return cost_of_config(name, config, record["vocab"], Shape(1, 1, past)).per_token("forward") or None
+        return cost_of_config(name, config, record["vocab"], one_token(config)).per_token("forward") or None
     except UserError:  # a record of another octavo
         return None
 
@@ -114,16 +113,9 @@ def numbers_in(folder: Path) -> int | None:
         with open(folder / TENSORS, "rb") as file:
             long = int.from_bytes(file.read(8), "little")
             header: dict[str, Any] = json.loads(file.read(min(long, HEADER)))
-        return sum(_count(one["shape"]) for key, one in header.items() if key != "__metadata__")
+        return sum(math.prod(map(int, one["shape"])) for key, one in header.items() if key != "__metadata__")
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-
-
-def _count(shape: list[int]) -> int:
-    count = 1
-    for side in shape:
-        count *= int(side)
-    return count
 
 
 # ---------------------------------------------------------------------- two runs side by side

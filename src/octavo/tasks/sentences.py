@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,11 +54,10 @@ def documents(split: Split) -> Iterator[tuple[int, str]]:
     """The documents of a split, each with its number; a long one comes in pieces, cut at the end of a line."""
     number = 0
     for block in rechunk(split.chunks(), lambda data: data.rfind(b"\n") + 1):
-        bounds = [0, *block.starts.tolist(), len(block.data)]
-        for i, (a, b) in enumerate(pairwise(bounds)):
+        for i, document in enumerate(block.documents()):
             number += i > 0
-            if b > a:
-                yield number, block.data[a:b].decode("utf-8", "replace")
+            if document:
+                yield number, document.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ N texts, C classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from octavo.datasets.labels import Labelled
 from octavo.tasks.classification import TASK, fit_classifier
-from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.classifier import Classifier
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -60,8 +61,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier needs at least two classes: y has {len(self.classes_)} class")
         names = [str(value) for value in self.classes_.tolist()]
-        how = {"epochs": self.epochs, "balance": self.balance, "calibrate": self.calibrate}
-        recipe = TASK.recipe(self.model, {**self._settings(), **how}, self._seed())
+        known = {field.name for config in TASK.configs(self.model)[1].values() for field in fields(config)}
+        settings = {name: value for name, value in self.get_params().items() if name in known and value is not None}
+        recipe = TASK.recipe(self.model, settings, self._seed())
         self.classifier_ = fit_classifier(recipe, Labelled(texts, y_N.astype(np.int64), names))
         return self
 
@@ -69,12 +71,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """As scikit-learn has it: None is by chance, and a generator gives its next number."""
         fixed = isinstance(self.random_state, int | np.integer)
         return int(self.random_state if fixed else check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _settings(self) -> dict[str, Any]:
-        given: dict[str, Any] = {} if self.ngrams is None else {"ngrams": self.ngrams}
-        if self.model == "linear":
-            return {"penalty": self.penalty, **given}
-        return {"vectors": self.vectors, "layers": self.layers, **given} if self.model == "dan" else {}
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """p_NC, the classes in the order of `classes_`."""
@@ -99,9 +95,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, path: str | Path) -> TextClassifier:
         """A saved one, or any classifier that octavo classify train made; then its classes are strings."""
-        made: Classifier = load_classifier(path)
+        made = Classifier.load(path)
         saved = made.record.get("sklearn", {})
-        loaded = cls(**saved.get("params", {"model": made.name}))
+        loaded = cls(**saved.get("params", {"model": made.model_name}))
         loaded.classifier_, loaded.classes_ = made, np.array(saved.get("classes", made.classes))
         if len(loaded.classes_) != len(made.classes):
             raise ValueError(f"{path} is damaged: {len(loaded.classes_)} classes, the model has {len(made.classes)}")

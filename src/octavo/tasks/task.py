@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor
 
 from octavo.config import configs_from, from_json
+from octavo.datasets.sources import SOURCES, where
 from octavo.errors import UserError
-from octavo.io.run_folder import read_record, save_folder
+from octavo.io.run_folder import read_record
 from octavo.models import find_spec
+from octavo.tasks.trained_run import TrainedRun
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.stage import Stage
@@ -63,64 +64,6 @@ class Recipe:
         return dataclasses.replace(self, **changes)
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a run's folder holds: config.json, model.safetensors and other files."""
-
-    record: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-    texts: Mapping[str, str]
-
-
-class TrainedRun:
-    """What runs of all tasks have: a model, a record of where it came from, and a folder."""
-
-    task: ClassVar[str] = "language"
-    model: Any
-    record: dict[str, Any]
-    path: Path | None
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether its training was stopped before its end, or goes on."""
-        training = self.record.get("training")
-        return isinstance(training, Mapping) and not training.get("finished")
-
-    def save(self, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> Any:
-        """Write the folder, in place of the run that stood there; anything else that stands there is refused."""
-        return save_run(self, path, texts, keep)
-
-
-def save_run(run: R, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> R:
-    """Write a run's folder, in place of the one that stood there; anything else that stands there is refused.
-
-    What the old folder has of the names in `keep` goes into the new one.
-    """
-    contents = find_task(run.task).contents(run)
-    record = {**run.record, **contents.record, "task": run.record.get("task", run.task)}
-    save_folder(Path(path), record, contents.tensors, {**contents.texts, **(texts or {})}, keep)
-    run.path = Path(path)
-    return run
-
-
-def refuse_unfinished(run: R) -> R:
-    """The run itself; one whose training was stopped is refused."""
-    if run.unfinished:
-        raise UserError(f"{run.path}: its training is not finished; go on with: octavo resume {run.path}")
-    return run
-
-
-def record_for(path: str | Path, task: str, record: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The record of a run of that task; a run of another one is refused."""
-    record = read_record(path) if record is None else record
-    if record["task"] != task:
-        raise UserError(
-            f"{path} was not trained to {find_task(task).purpose}, but to {find_task(record['task']).purpose}; "
-            f"in Python, octavo.load({str(path)!r}) opens runs of every task"
-        )
-    return record
-
-
 class Task(Generic[R, D]):
     """What is learnt from which data. Its methods are called in the order in which they stand here."""
 
@@ -132,12 +75,22 @@ class Task(Generic[R, D]):
     """Where a record describes the data."""
     data_help: ClassVar[str]
     """What the data can be, for help texts."""
+    data_kind: ClassVar[str] = "text"
+    """Of the named sources that can be the data."""
+    takes_file: ClassVar[bool] = True
+    """Whether one text file can be the data."""
     example: ClassVar[str]
     """Flags of an example for help texts, the data in front."""
+    run_class: ClassVar[type[TrainedRun]]
+    """What a run of it is."""
     settings: ClassVar[Any]
     """The usual settings of the task: how data are read and shown to the model."""
     loop: ClassVar[LoopConfig] = LoopConfig()
     optimizer: ClassVar[OptimizerConfig] = OptimizerConfig()
+
+    def named_data(self) -> dict[str, str]:
+        """The data that have a name and are on this machine, and what each is."""
+        return {name: source.title for name, source in SOURCES.items() if source.kind == self.data_kind and where(name)}
 
     def configs(self, model: str) -> tuple[str, dict[str, Any]]:
         """The model that a name stands for, and its usual configs; with a loop where it is trained step by step."""
@@ -217,7 +170,7 @@ class Task(Generic[R, D]):
 
     def recreate(self, recipe: Recipe, data: D, path: Path) -> R:
         """The run of a folder whose training is to be resumed."""
-        return self.load(path, read_record(path))
+        return self.run_class.load(path)  # type: ignore[return-value]
 
     def stage_names(self, recipe: Recipe) -> Sequence[str]:
         """The stages of training, by name; most tasks have one, which needs none."""
@@ -239,11 +192,13 @@ class Task(Generic[R, D]):
         """The run after the last stage, with anything added that a trained model needs."""
         return run
 
-    def finish(self, recipe: Recipe, run: R, data: D, rows: Rows, measure: bool, folder: Path | None) -> dict[str, str]:
-        """Measure the finished run into its record's `result`, where that is asked for; returns further files, such as
-        the page of a run that is saved.
-        """
+    def measure(self, recipe: Recipe, run: R, data: D) -> Any:
+        """Measure the finished run into its record's `result`; returns what else its page needs."""
         raise NotImplementedError
+
+    def page(self, run: R, data: D, measured: Any, folder: Path) -> Any:
+        """The `PageContent` of a run to be saved, by the module beside the task's, which few trainings need."""
+        return import_module(f"{TASKS[self.name]}_page").page_content(run, data, measured, folder)
 
     def choices(self, run: R) -> int:
         """How many answers an untrained model chooses among: the logarithm is its first loss, in nats."""
@@ -253,14 +208,6 @@ class Task(Generic[R, D]):
         """Let go of what `open` has taken."""
 
     # ------------------------------------------------------------------ folders
-
-    def contents(self, run: R) -> Contents:
-        """What the run's folder holds."""
-        raise NotImplementedError
-
-    def load(self, path: Path, record: dict[str, Any]) -> R:
-        """The run in a folder. Nothing in it is executed; what is damaged or foreign is refused."""
-        raise NotImplementedError
 
     def evaluate(self, run: R, source: Any = None, **settings: Any) -> Any:
         """How good the run is on a source, or on its own held-out data."""

@@ -5,11 +5,12 @@ N texts, B of them at once, T tokens, D width of the vectors.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,8 +18,9 @@ from octavo.core import LanguageModel, device_of, tensors_of
 from octavo.errors import UserError
 from octavo.exchange.bert import is_bert
 from octavo.io.progress import progress
-from octavo.io.run_folder import CONFIG, read_json
+from octavo.io.run_folder import CONFIG, read_record
 from octavo.tasks.encoder import NAMED, load_encoder
+from octavo.tasks.pair_batches import batches_by_length
 from octavo.tasks.run import Run, load
 
 TOKENS_PER_BATCH = 1 << 14  # tokens that a batch may hold
@@ -32,14 +34,18 @@ class Base(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class LanguageBase:
     """The state of a language model after a text: what it would write the next token from.
 
     A transformer's is its last layer's vector after the last token; a recurrent network's, all that it carries on.
     """
 
-    def __init__(self, run: Run, path: Path | None = None) -> None:
-        self.run, self.path = run, path
+    run: Run
+
+    @property
+    def path(self) -> Path | None:
+        return self.run.path
 
     @property
     def identity(self) -> str:
@@ -50,15 +56,10 @@ class LanguageBase:
         """Texts of the same length are read together, so none is padded."""
         model, device = self.run.model.eval(), device_of(self.run.model)
         tokens = [self.run.tokenizer.encode(text.encode("utf-8", "replace")) for text in texts]
-        by_length: dict[int, list[int]] = defaultdict(list)
-        for n, one in enumerate(tokens):
-            by_length[len(one)].append(n)
-        found: list[Tensor] = [torch.empty(0)] * len(texts)
+        length_N, found = np.array([len(one) for one in tokens], np.int64), [torch.empty(0)] * len(texts)
         with progress("reading texts", len(texts), "texts") as advance:
-            for length, which in sorted(by_length.items()):
-                size = max(1, TOKENS_PER_BATCH // (length + 1))
-                for start in range(0, len(which), size):
-                    rows = which[start : start + size]
+            for length in np.unique(length_N):
+                for rows in batches_by_length(length_N + 1, np.flatnonzero(length_N == length), TOKENS_PER_BATCH):
                     x_BT = torch.tensor([tokens[n].tolist() for n in rows], dtype=torch.int64, device=device)
                     for n, vector_D in zip(rows, last_state(model, model.prepend_begin(x_BT)), strict=True):
                         found[n] = vector_D
@@ -108,14 +109,10 @@ class VectorReader:
 def open_base(source: str | Path) -> Base:
     """The model of a run's folder, or a pretrained one: any that reads text."""
     path = Path(source)
-    if str(source) in NAMED or is_bert(path) or ((path / CONFIG).is_file() and _model(path) == "bert"):
+    is_encoder = str(source) in NAMED or is_bert(path)
+    if is_encoder or ((path / CONFIG).is_file() and read_record(path)["task"] == "masked"):
         return load_encoder(source)
-    return LanguageBase(load(path), path)
-
-
-def _model(path: Path) -> Any:
-    record = read_json(path / CONFIG)
-    return record.get("model") if isinstance(record, dict) else None
+    return LanguageBase(load(path))
 
 
 def describe_base(base: Any) -> dict[str, str]:

@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ import torch
 from octavo.core import seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.io.lock import locked
-from octavo.io.run_folder import BOARD, CONFIG, METRICS, STATE, check_out, read_record, write_record
-from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with, pick_device, save_run
+from octavo.io.run_folder import BOARD, CONFIG, METRICS, REPORT, STATE, check_out, read_record, write_record
+from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with, pick_device
 from octavo.training.checkpoint import FILE, Checkpoint, Position
 from octavo.training.distributed import Team, team
 from octavo.training.loop import Loop
@@ -31,6 +31,120 @@ from octavo.training.schedule import Budget
 from octavo.training.stage import Stage
 
 BEFORE = ".before"  # ends the name of a finished run while another one is trained at its place
+
+
+@dataclass
+class TrainingRun:
+    """The training of a run: for which task, how, on which data, and where it goes."""
+
+    task: Task[Any, Any]
+    recipe: Recipe
+    data: Any
+    team: Team
+    folder: Path | None = None
+    measure: bool = True
+    quiet: bool = False
+
+    def begin(self, described: Mapping[str, Any], began: float) -> Any:
+        """Train from the start; `described` are the data."""
+        task, recipe = self.task, self.recipe
+        record = {**described, "seed": recipe.seed, "made_with": made_with()}
+        if task.fits(recipe):
+            run, rows = task.fit(recipe, self.data)
+            run.record = record | {"train_seconds": time.perf_counter() - began} | run.record
+            return self.finish(run, rows)
+        run = task.create(recipe, self.data)
+        self.recipe = recipe = task.suited(recipe, run)
+        run.record = record | run.record | {"training": {**recipe.to_json(), "finished": False}}
+        return self.train(run)
+
+    def resume_same(self, described: Mapping[str, Any], path: Path) -> Any:
+        """Resume the stopped run of the same recipe and data that stands at the place of a new one."""
+        record, task, recipe = read_record(path), self.task, self.recipe
+        same = record["task"] == task.name and task.identity(record) == task.identity(described)
+        if same and (record.get("model"), record.get("seed")) == (recipe.model, recipe.seed):
+            self.recipe = task.recipe_of(record)
+            if task.same_recipe(recipe, self.recipe):
+                return self.resume(record, path)
+        raise UserError(
+            f"{path} holds a training run that was stopped, with other settings or data; resume it: octavo resume "
+            f"{path}, or choose another --out"
+        )
+
+    def resume(self, record: dict[str, Any], path: Path, budget: str | None = None) -> Any:
+        """Go on from the last checkpoint, where a budget is named up to it."""
+        saved, task, recipe, device = Checkpoint.load(path), self.task, self.recipe, self.team.device
+        at = saved.position
+        at.stage = task.stage_of(record, at.stage)
+        run = task.recreate(recipe, self.data, path)
+        run.model.to(device)
+        stage = task.stage(recipe, run, self.data, device, at.stage)
+        spent = Budget.parse(stage.budget).in_unit(stage.unit).spent(at)
+        if record["training"].get("finished"):
+            if spent >= 1 or not budget:
+                done = f"it has trained for {at.step:,} steps, {at.seconds:.0f} s, {at.examples:,} {stage.unit}"
+                raise UserError(f"{path} is finished: {at.ended or done}; to go on, give a larger one with --budget")
+            at.ended, at.stale, at.skipped, at.restored = "", 0, 0, 0
+        if budget:
+            at.evaluations = int(spent * recipe.loop.evaluations)
+        run.record |= {"training": {**record["training"], **recipe.to_json(), "finished": False}}
+        return self.train(run, saved)
+
+    def train(self, run: Any, saved: Checkpoint | None = None) -> Any:
+        """The stages that are left, then the end."""
+        task, recipe, folder, device = self.task, self.recipe, self.folder, self.team.device
+        training, first = run.record["training"], saved.position.stage if saved is not None else 0
+        training["stages"] = training.get("stages", [])[:first]
+        rows: list[dict[str, Any]] = []
+        for number in range(first, len(task.stage_names(recipe))):
+            run.model.to(device)
+            stage = task.stage(recipe, run, self.data, device, number)
+            loop = Loop(stage, recipe.loop, self.team, recipe.seed, folder, self.quiet)
+            if saved is not None and number == first:
+                loop.take(saved)
+            else:
+                loop.position = Position(stage=number, log_bytes=log_length(folder) if number else 0)
+            training |= _describe(loop) | task.describe_training(run, self.data, stage)
+            with _begun(run, loop, folder if self.team.leads else None, new=saved is None and number == 0):
+                why = loop.train()
+            run.model = loop.trained_model()
+            at = loop.position
+            training["stages"].append({"name": stage.name, "steps": at.step, "seconds": at.seconds, "why": why})
+            rows = loop.log.rows if folder is not None else [*rows, *loop.log.rows]
+        run.model.to(device).eval()
+        seconds = sum(stage["seconds"] for stage in training["stages"])
+        run.record |= {"train_seconds": seconds, f"train_{loop.stage.unit}": at.examples}
+        training |= {"finished": True, "why": why, "steps": at.step}
+        training |= {loop.stage.best: at.best_value} if loop.stage.best else {}
+        return self.finish(task.complete(recipe, run, self.data), rows)
+
+    def finish(self, run: Any, rows: Rows) -> Any:
+        """Measure and save, all at once: the folder appears with its page in it."""
+        before, folder = run.record.get("training", {}).pop("before", ""), self.folder
+        try:
+            measured = self.task.measure(self.recipe, run, self.data) if self.measure and self.team.leads else None
+            if folder is not None and self.team.leads:
+                self._save(run, rows, measured, folder)
+            run.model.cpu()
+        except KeyboardInterrupt as error:
+            if not (folder and (folder / STATE).is_dir()):
+                raise
+            raise Stopped(f"stopped while measuring; go on with: octavo resume {folder}", signal.SIGINT) from error
+        if before and folder is not None and self.team.leads:
+            shutil.rmtree(_real(folder).with_name(Path(before).name), ignore_errors=True)
+        return run
+
+    def _save(self, run: Any, rows: Rows, measured: Any, folder: Path) -> None:
+        texts: dict[str, str] = {}
+        if self.measure:
+            from octavo.tasks.run_page import render_run_page  # which takes a while, and few trainings need
+
+            content = self.task.page(run, self.data, measured, folder)
+            texts = {REPORT: render_run_page(self.recipe, run, content, rows, folder), **content.files}
+            rows = [*rows, run.record["result"]]
+        lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        run.model.cpu()
+        run.save(folder, {METRICS: lines, **texts}, keep=(STATE, BOARD))
 
 
 def train_run(
@@ -53,22 +167,10 @@ def train_run(
             restore_old(folder)
         (stopped,) = processes.agree(float(processes.leads and is_stopped(folder)))
         began = time.perf_counter()
-        data = task.open(recipe, source, folder)
-        try:
+        with closing_data(task, task.open(recipe, source, folder)) as data:
             described = task.describe(recipe, source, data)
-            if folder is not None and stopped:
-                return _resume_same(task, recipe, described, data, processes, folder, measure, quiet)
-            record = {**described, "seed": recipe.seed, "made_with": made_with()}
-            if task.fits(recipe):
-                run, rows = task.fit(recipe, data)
-                run.record = record | {"train_seconds": time.perf_counter() - began} | run.record
-                return _finish(task, recipe, run, data, rows, folder, measure)
-            run = task.create(recipe, data)
-            recipe = task.suited(recipe, run)
-            run.record = record | run.record | {"training": {**recipe.to_json(), "finished": False}}
-            return _train(task, recipe, run, data, processes, folder, measure, quiet)
-        finally:
-            task.close(data)
+            run = TrainingRun(task, recipe, data, processes, folder, measure, quiet)
+            return run.resume_same(described, folder) if folder and stopped else run.begin(described, began)
 
 
 def resume_run(path: str | Path, budget: str | None = None, measure: bool = True, quiet: bool = False) -> Any:
@@ -83,83 +185,25 @@ def resume_run(path: str | Path, budget: str | None = None, measure: bool = True
         task = find_task(record["task"])
         recipe = task.recipe_of(record)
         recipe = recipe.replace(loop=replace(recipe.loop, budget=budget)) if budget else recipe
-        with team(pick_device(recipe.device)) as processes:
-            data = task.reopen(record, str(path))
-            try:
-                return _resume(task, recipe, record, data, processes, path, measure, quiet, budget)
-            finally:
-                task.close(data)
+        with team(pick_device(recipe.device)) as processes, closing_data(task, task.reopen(record, str(path))) as data:
+            return TrainingRun(task, recipe, data, processes, path, measure, quiet).resume(record, path, budget)
 
 
-def _resume_same(
-    task: Task[Any, Any], recipe: Recipe, described: Mapping[str, Any], data: Any, processes: Team, path: Path,
-    measure: bool, quiet: bool,
-) -> Any:  # fmt: skip
-    """Resume the stopped run of the same recipe and data that stands at the place of a new one."""
-    record = read_record(path)
-    same = record["task"] == task.name and task.identity(record) == task.identity(described)
-    if same and (record.get("model"), record.get("seed")) == (recipe.model, recipe.seed):
-        theirs = task.recipe_of(record)
-        if task.same_recipe(recipe, theirs):
-            return _resume(task, theirs, record, data, processes, path, measure, quiet)
-    raise UserError(
-        f"{path} holds a training run that was stopped, with other settings or data; resume it: octavo resume {path}, "
-        "or choose another --out"
-    )
+@contextmanager
+def closing_data(task: Task[Any, Any], data: Any) -> Iterator[Any]:
+    """The data, let go of at the end."""
+    try:
+        yield data
+    finally:
+        task.close(data)
 
 
-def _resume(
-    task: Task[Any, Any], recipe: Recipe, record: dict[str, Any], data: Any, processes: Team, path: Path,
-    measure: bool, quiet: bool, budget: str | None = None,
-) -> Any:  # fmt: skip
-    saved = Checkpoint.load(path)
-    at = saved.position
-    at.stage = task.stage_of(record, at.stage)
-    run = task.recreate(recipe, data, path)
-    run.model.to(processes.device)
-    stage = task.stage(recipe, run, data, processes.device, at.stage)
-    spent = Budget.parse(stage.budget).in_unit(stage.unit).spent(at)
-    if record["training"].get("finished"):
-        if spent >= 1 or not budget:
-            why = at.ended or f"it has trained for {at.step:,} steps, {at.seconds:.0f} s, {at.examples:,} {stage.unit}"
-            raise UserError(f"{path} is finished: {why}; to go on, give a larger one with --budget")
-        at.ended, at.stale, at.skipped, at.restored = "", 0, 0, 0
-    if budget:
-        at.evaluations = int(spent * recipe.loop.evaluations)
-    run.record |= {"training": {**record["training"], **recipe.to_json(), "finished": False}}
-    return _train(task, recipe, run, data, processes, path, measure, quiet, saved)
-
-
-def _train(
-    task: Task[Any, Any], recipe: Recipe, run: Any, data: Any, processes: Team, folder: Path | None, measure: bool,
-    quiet: bool, saved: Checkpoint | None = None,
-) -> Any:  # fmt: skip
-    """The stages that are left, then the end."""
-    training, first = run.record["training"], saved.position.stage if saved is not None else 0
-    training["stages"] = training.get("stages", [])[:first]
-    rows: list[dict[str, Any]] = []
-    for number in range(first, len(task.stage_names(recipe))):
-        run.model.to(processes.device)
-        stage = task.stage(recipe, run, data, processes.device, number)
-        loop = Loop(stage, recipe.loop, processes, recipe.seed, folder, quiet)
-        if saved is not None and number == first:
-            loop.take(saved)
-        else:
-            loop.position = Position(stage=number, log_bytes=log_length(folder) if number else 0)
-        training |= _describe(loop) | task.describe_training(run, data, stage)
-        with _begun(run, loop, folder if processes.leads else None, new=saved is None and number == 0):
-            why = loop.train()
-        run.model = loop.trained_model()
-        at = loop.position
-        training["stages"].append({"name": stage.name, "steps": at.step, "seconds": at.seconds, "why": why})
-        rows = loop.log.rows if folder is not None else [*rows, *loop.log.rows]
-    run.model.to(processes.device).eval()
-    seconds = sum(stage["seconds"] for stage in training["stages"])
-    run.record |= {"train_seconds": seconds, f"train_{loop.stage.unit}": at.examples}
-    training |= {"finished": True, "why": why, "steps": at.step}
-    training |= {loop.stage.best: at.best_value} if loop.stage.best else {}
-    run = task.complete(recipe, run, data)
-    return _finish(task, recipe, run, data, rows, folder if processes.leads else None, measure and processes.leads)
+def train_in_memory(task: Task[Any, Any], recipe: Recipe, run: Any, data: Any, device: torch.device) -> Any:
+    """Train a run's model stage by stage in this process, without a folder."""
+    for number in range(len(task.stage_names(recipe))):
+        run.model.to(device)
+        run.model = train_alone(task.stage(recipe, run, data, device, number), recipe, device).trained_model().eval()
+    return task.complete(recipe, run, data)
 
 
 def train_alone(stage: Stage, recipe: Recipe, device: torch.device, quiet: bool = True) -> Loop:
@@ -190,41 +234,14 @@ def _begun(run: Any, loop: Loop, folder: Path | None, new: bool) -> Iterator[Non
     try:
         run.record["training"]["before"] = _put_aside(folder)
         model, run.model = run.model, loop.untrained  # which is whole, where the other one is sharded
-        save_run(run, folder, {METRICS: ""})
+        run.save(folder, {METRICS: ""})
         run.model = model
         yield
     except Exception as error:
-        before = _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
-        if not isinstance(error, Stopped) and before.exists() and not _has_learnt(folder):
-            shutil.rmtree(_real(folder), ignore_errors=True)
-            os.rename(before, _real(folder))
+        learnt = (folder / STATE / FILE).is_file() and Checkpoint.load(folder).position.step > 0
+        if not isinstance(error, Stopped) and _aside(folder).exists() and not learnt:
+            _bring_back(folder)
         raise
-
-
-def _has_learnt(folder: Path) -> bool:
-    return (folder / STATE / FILE).is_file() and Checkpoint.load(folder).position.step > 0
-
-
-def _finish(
-    task: Task[Any, Any], recipe: Recipe, run: Any, data: Any, rows: Rows, folder: Path | None, measure: bool
-) -> Any:  # fmt: skip
-    """Measure and save, all at once: the folder appears with its page in it."""
-    before = run.record.get("training", {}).pop("before", "")
-    try:
-        texts = task.finish(recipe, run, data, rows, measure, folder)
-        run.model.cpu()
-        if folder is None or int(os.environ.get("RANK", "0")):
-            return run
-        history = [*rows, *([run.record["result"]] if measure else [])]
-        lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in history)
-        save_run(run, folder, {METRICS: lines, **texts}, keep=(STATE, BOARD))
-    except KeyboardInterrupt as error:
-        if not (folder and (folder / STATE).is_dir()):
-            raise
-        raise Stopped(f"stopped while measuring; go on with: octavo resume {folder}", signal.SIGINT) from error
-    if before:
-        shutil.rmtree(_real(folder).with_name(Path(before).name), ignore_errors=True)
-    return run
 
 
 # ---------------------------------------------------------------------- folders
@@ -239,12 +256,8 @@ def is_stopped(folder: Path | None) -> bool:
 
 def restore_old(folder: Path | None) -> None:
     """Bring an old run back whose place is empty: the process that had put it aside was killed before it saved."""
-    if folder is None:
-        return
-    before = _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
-    if before.exists() and not (folder / CONFIG).exists():
-        shutil.rmtree(_real(folder), ignore_errors=True)
-        os.rename(before, _real(folder))
+    if folder is not None and _aside(folder).exists() and not (folder / CONFIG).exists():
+        _bring_back(folder)
 
 
 def log_length(folder: Path | None) -> int:
@@ -254,15 +267,23 @@ def log_length(folder: Path | None) -> int:
 
 def _put_aside(folder: Path) -> str:
     """A finished run that stands there stays until the new one is finished too; returns the name it has meanwhile."""
-    out = _real(folder)
+    out, aside = _real(folder), _aside(folder)
     if not (out / CONFIG).is_file():
         return ""
-    aside = out.with_name(f"{out.name}{BEFORE}")
     if aside.exists():
         raise UserError(f"{aside} is in the way: {out} would be put there until the new run is finished; move it")
     os.rename(out, aside)
     return aside.name
 
 
-def _real(folder: Path | None) -> Path:
-    return Path(os.path.realpath(str(folder)))
+def _bring_back(folder: Path) -> None:
+    shutil.rmtree(_real(folder), ignore_errors=True)
+    os.rename(_aside(folder), _real(folder))
+
+
+def _aside(folder: Path) -> Path:
+    return _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
+
+
+def _real(folder: Path) -> Path:
+    return Path(os.path.realpath(folder))

@@ -16,27 +16,27 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from octavo.core import seeded_generator
-from octavo.datasets.pairs import Lines, Pairs, open_pairs, read_lines
+from octavo.datasets.pairs import MULTI30K, NAMED, Lines, Pairs, open_pairs, read_lines
+from octavo.datasets.sources import SOURCES, where
 from octavo.decode import Greedy
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
 from octavo.models.encoder_decoder import EncoderDecoder
 from octavo.ops.cross_entropy import nats_of
-from octavo.scoring.translation import Translated, load_sacrebleu
-from octavo.tasks.pair_batches import IGNORE, PairBatch, PairBatches, encode_lines
-from octavo.tasks.task import Contents, Recipe, Rows, Task
-from octavo.tasks.translator import BEAM, Translator, contents_of, ids_of, load_translator
+from octavo.scoring.metrics import Translated, load_sacrebleu
+from octavo.tasks.pair_batches import IGNORE, PairBatches, encode_lines
+from octavo.tasks.task import Recipe, Task
+from octavo.tasks.translator import BEAM, Translator, ids_of
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import tokenizer_class, tokenizer_settings
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
-from octavo.training.stage import Stage
+from octavo.training.stage import Objective, Stage
 
 # Without cuDNN: it makes plans for every new shape, nearly every batch has one, and a step took 12 times as long.
 ANY_SHAPE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -92,6 +92,7 @@ class TranslationTask(Task[Translator, Pairs]):
     """A text in another language for every text."""
 
     name, purpose, data_key = "translation", "translate", "pairs"
+    run_class = Translator
     data_help = (
         "multi30k-en-de (or other pairs of en, de, fr; -en-de-fr for two targets), kjv-asv, cmudict; a TSV file of "
         "source, tab, target; or a file of sources and one of targets, line by line. --batch-size counts tokens here: "
@@ -107,6 +108,10 @@ class TranslationTask(Task[Translator, Pairs]):
 
     def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Pairs:
         return open_pairs(source, recipe.settings.valid, recipe.settings.test)
+
+    def named_data(self) -> dict[str, str]:
+        files = {name: SOURCES["multi30k" if name in MULTI30K else name] for name in NAMED if name != "asv-kjv"}
+        return {name: source.title for name, source in files.items() if where(source.name)}
 
     def describe(self, recipe: Recipe, source: Sequence[str], data: Pairs) -> dict[str, Any]:
         counts = {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)}
@@ -139,25 +144,12 @@ class TranslationTask(Task[Translator, Pairs]):
     def choices(self, run: Translator) -> int:
         return run.target_tokenizer.vocab
 
-    def finish(
-        self, recipe: Recipe, run: Translator, data: Pairs, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        from octavo.tasks.translation_page import translation_page
-
-        if not measure:
-            return {}
+    def measure(self, recipe: Recipe, run: Translator, data: Pairs) -> None:
         run.record["result"] = {"languages": {one: found.to_json() for one, found in run.measure(data.test).items()}}
-        return {REPORT: translation_page(recipe, run, data.test, rows, folder)} if folder is not None else {}
-
-    def contents(self, run: Translator) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Translator:
-        return load_translator(path, record)
 
     def evaluate(self, run: Translator, source: Any = None, **settings: Any) -> dict[str, Translated]:
         """BLEU and chrF by language: of the run's own test pairs, or of all pairs of a place that is named."""
-        lines = read_lines(source) if source else pairs_of(run).test
+        lines = read_lines(source) if source else run.data().test
         if len(lines.targets) != len(run.languages) - 1:
             wanted, given = ", ".join(run.languages[1:]), len(lines.targets)
             raise UserError(
@@ -169,22 +161,13 @@ class TranslationTask(Task[Translator, Pairs]):
 TASK = TranslationTask()
 
 
-def pairs_of(run: Translator) -> Pairs:
-    """The pairs that a run was trained and measured on, if they are still the same."""
-    record = {**run.record, **contents_of(run).record}
-    return TASK.reopen(record, str(run.path or "the run"), "name others, or train it anew")
-
-
-class PairLoss(nn.Module):
+class PairLoss(Objective):
     """Cross-entropy of the targets' tokens, the sources given."""
 
-    def __init__(self, model: EncoderDecoder, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-
-    def forward(self, state: Any, batch: PairBatch) -> tuple[Tensor, Any]:
-        scores_BTV = self.model.scores(self.model.hidden(batch.source_BS, batch.lengths_B, batch.before_BT))
-        return nats_of(scores_BTV.flatten(0, 1), batch.after_BT.flatten(), IGNORE, self.smoothing), state
+    def forward(self, state: Any, part: tuple[Tensor, ...]) -> tuple[Tensor, Any]:
+        source_BS, lengths_B, before_BT, after_BT = part
+        scores_BTV = self.model.scores(self.model.hidden(source_BS, lengths_B, before_BT))
+        return nats_of(scores_BTV.flatten(0, 1), after_BT.flatten(), IGNORE, self.smoothing), state
 
 
 @torch.no_grad()
@@ -192,11 +175,11 @@ def predicted_tokens(model: EncoderDecoder, batches: PairBatches) -> dict[str, f
     """The share of the targets' tokens that are predicted, those before them given, and the nats of one."""
     right = nats = count = torch.zeros((), dtype=torch.float64, device=batches.device)
     for at_B in batches.in_order():
-        batch = batches.batch(at_B)
-        scores_BTV = model.scores(model.hidden(batch.source_BS, batch.lengths_B, batch.before_BT))
-        right = right + (scores_BTV.argmax(-1) == batch.after_BT).sum()
-        nats = nats + nats_of(scores_BTV.flatten(0, 1), batch.after_BT.flatten(), IGNORE)
-        count = count + (batch.after_BT != IGNORE).sum()
+        source_BS, lengths_B, before_BT, after_BT = batches.batch(at_B).tensors
+        scores_BTV = model.scores(model.hidden(source_BS, lengths_B, before_BT))
+        right = right + (scores_BTV.argmax(-1) == after_BT).sum()
+        nats = nats + nats_of(scores_BTV.flatten(0, 1), after_BT.flatten(), IGNORE)
+        count = count + (after_BT != IGNORE).sum()
     return {"right": float(right / count), "nats": float(nats / count)}
 
 

@@ -13,12 +13,10 @@ import torch
 from torch import Tensor
 
 from octavo.core import eval_mode
-from octavo.decode import generate
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
-from octavo.models.encoder_decoder import Given
 from octavo.ops.tracing import trace
-from octavo.tasks.translator import BEAM, SPARE, Method, Translator
+from octavo.tasks.translator import BEAM, Method, Translator
 from octavo.text.token_display import display_token
 from octavo.text.tokenizers.base import Tokenizer
 
@@ -66,7 +64,7 @@ def align(
     source = _ended(run.source_tokenizer, text)
     _check_length(source, "source")
     if translation is None:
-        translation = _translated(run, text, source, number, method, turn)
+        translation = run.into([text], (language,), method, turn=turn)[language][0]
     target = _ended(run.target_tokenizer, translation)
     _check_length(target, "translation")
     with turn():
@@ -87,29 +85,6 @@ def _check_length(tokens: list[int], what: str) -> None:
             f"a text to align has from {fewest} to {LONGEST - 1} tokens: the {what} has {len(tokens) - 1}; "
             "give a sentence"
         )
-
-
-class _InTurns(Given):
-    """Decoding that takes a turn for each of its steps."""
-
-    turn: Turn = nullcontext
-
-    def absorb(self, state: tuple[Tensor, Any], x_BT: Tensor) -> tuple[Tensor, tuple[Tensor, Any]]:
-        with self.turn():
-            return super().absorb(state, x_BT)
-
-
-def _translated(run: Translator, text: str, source: list[int], number: int, method: Method, turn: Turn) -> str:
-    """What `run.translate` says, a step a turn."""
-    if not text.strip():
-        return ""
-    with eval_mode(run.model):
-        with turn():
-            given = _InTurns(run.model, run.model.encode(*run.model.together(source)), number)
-        given.turn = turn
-        most = min(2 * len(source) + SPARE, run.model.config.context)
-        (found,) = generate(given, [()], most, method, stop=(run.model.end,))
-    return run.spelt(found.tolist())
 
 
 def spelt(tokenizer: Tokenizer, tokens: list[int]) -> tuple[str, ...]:

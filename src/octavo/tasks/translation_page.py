@@ -9,41 +9,27 @@ from typing import Any
 from markupsafe import Markup
 from torch import Tensor
 
-from octavo.datasets.pairs import Lines
+from octavo.datasets.pairs import Lines, Pairs
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
-from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import NOTHING, join
-from octavo.pages.sections import (
-    Shaded,
-    details,
-    facts,
-    heat_table,
-    paragraph,
-    render_page,
-    section,
-    table,
-    verbatim,
-)
-from octavo.tasks.run_facts import render_run_page
-from octavo.tasks.task import Recipe
+from octavo.pages.sections import Shaded, details, facts, heat_table, paragraph, render_page, section, table, verbatim
+from octavo.tasks.run_page import PageContent
 from octavo.tasks.translation_alignment import Alignment, align
 from octavo.tasks.translator import Translator
 
 SHOWN_TRANSLATIONS = 12  # texts of the test set
 
 
-def translation_page(
-    recipe: Recipe, run: Translator, test: Lines, history: Sequence[Mapping[str, Any]], out: Path
-) -> str:  # fmt: skip
-    """The page of a run that is saved."""
+def page_content(run: Translator, data: Pairs, _: Any, out: Path) -> PageContent:
+    """What the page shows."""
+    test = data.test
     title = f"Translating {run.languages[0]} to {' and '.join(run.languages[1:])}"
-    return render_run_page("translation", recipe, run, out, title, run.summary(), [
+    return PageContent(title, run.summary(), [
         section("Scores", _scores(run.record["result"]["languages"])),
         section("Translations", _translations(run, test)),
         section("Alignment", _alignment(run, test.sources[0])),
-        section("Training", _training(run, history)),
-    ], ["octavo", "eval", str(out)])  # fmt: skip
+    ], [_model(run)], [["octavo", "eval", str(out)]])  # fmt: skip
 
 
 def _alignment(run: Translator, source: str) -> Markup:
@@ -75,17 +61,13 @@ def _translations(run: Translator, test: Lines) -> Markup:
     return join(*parts, paragraph("The first texts of the test set, by beam search with a beam of 5.", quiet=True))
 
 
-def _training(run: Translator, history: Sequence[Mapping[str, Any]]) -> Markup:
-    accuracy = [(float(row["step"]), 100 * float(row["right"])) for row in history if "right" in row]
-    pairs, training = run.record["pairs"], run.record["training"]
-    settings = facts([
+def _model(run: Translator) -> Markup:
+    pairs = run.record["pairs"]
+    return section("Model and pairs", facts([
+        ("parameters", f"{parameter_count(run.model):,}"),
         ("pairs", f"{pairs['name']}: {pairs['train']:,} for training, {pairs['valid']:,} for validation, "
                   f"{pairs['test']:,} for testing ({pairs['split']})"),
-        ("trained", f"{run.record['train_seconds']:.0f} s, {training['steps']:,} steps: {training['why']}"),
-        ("parameters", f"{parameter_count(run.model):,}"),
-    ])  # fmt: skip
-    caption = "Token accuracy on the validation targets, the tokens before each given."
-    return join(settings, lines([Series("validation", accuracy)], caption, ("step", "%")))
+    ]))  # fmt: skip
 
 
 MIN_WRITTEN = 0.10  # weights from here on are written out

@@ -52,7 +52,10 @@ class Bags:
         places_N = torch.arange(int(offsets_B1[-1]), device=rows_B.device) + moved_B.repeat_interleave(sizes_B)
         return Bags(self.ids_N[places_N], offsets_B1)
 
-    def to(self, device: torch.device) -> Bags:
+    def __getitem__(self, rows: slice) -> Bags:
+        return self.take(torch.arange(len(self))[rows])
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> Bags:
         return Bags(self.ids_N.to(device), self.offsets_B1.to(device))
 
     @classmethod

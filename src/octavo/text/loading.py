@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -33,6 +32,9 @@ class Text:
     name: str
     size: int  # bytes
     starts: Starts
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.file.close)  # it stays open until the text is gone
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,9 @@ def load_text(source: Source, field: str, errors: Errors, steps: tuple[str, ...]
     files, skipped = list_files(_resolve(source, notes), errors)
     notes += [f"passed over {file}" for file in skipped]
     if len(files) == 1 and is_plain(files[0]) and errors != "replace" and not steps:
-        text = _in_place(files[0], errors)
+        path = files[0]  # the user's own file, checked once from end to end
+        size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
+        text = Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64))  # noqa: SIM115  the text closes it
     else:
         text = _unpacked(files, field, errors, steps)
     if not text.size:
@@ -103,11 +107,11 @@ def load_text(source: Source, field: str, errors: Errors, steps: tuple[str, ...]
 
 def text_of(data: bytes) -> Text:
     """Bytes that come from no file, as a text of one document."""
-    with ExitStack() as stack:
-        file = stack.enter_context(tempfile.TemporaryFile())
-        _write(file, data)
-        file.flush()
-        return _kept(Text(file, "the text", len(data), np.zeros(1, np.int64)), stack)
+    file = tempfile.TemporaryFile()  # noqa: SIM115  the text closes it
+    text = Text(file, "the text", len(data), np.zeros(1, np.int64))
+    _write(text.file, data)
+    text.file.flush()
+    return text
 
 
 def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
@@ -131,16 +135,7 @@ def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
         )
     if sources.SOURCES[name].kind in ("checkpoint", "vectors", "images"):
         raise UserError(f"the source {name} is not text but {sources.SOURCES[name].kind}; name another")
-    found = sources.get(name)
-    return list(found) if isinstance(found, list) else [found]
-
-
-def _in_place(path: Path, errors: Errors) -> Text:
-    """The user's own file, checked once from end to end."""
-    size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
-    with ExitStack() as stack:
-        file = stack.enter_context(open(path, "rb"))
-        return _kept(Text(file, str(path), size, np.zeros(1, np.int64)), stack)
+    return list(sources.get_files(name).values())
 
 
 def _unpacked(files: list[Path], field: str, errors: Errors, steps: tuple[str, ...]) -> Text:
@@ -155,14 +150,8 @@ def _unpacked(files: list[Path], field: str, errors: Errors, steps: tuple[str, .
                 size += len(chunk.data)
         file.flush()
         every = np.unique(np.concatenate(starts))  # a document without bytes shares its start with the next
-        return _kept(Text(file, "the unpacked text", size, every[every < size]), stack)
-
-
-def _kept(text: Text, stack: ExitStack) -> Text:
-    """Leave the text's file open until the text is gone."""
-    stack.pop_all()
-    weakref.finalize(text, text.file.close)
-    return text
+        stack.pop_all()  # from here on the file is the text's to close
+        return Text(file, "the unpacked text", size, every[every < size])
 
 
 def _write(file: IO[bytes], data: bytes) -> None:
@@ -181,6 +170,5 @@ def _stepped(chunks: Iterator[Chunk], steps: tuple[str, ...]) -> Iterator[Chunk]
         yield from chunks
         return
     for chunk in rechunk(chunks, lambda data: data.rfind(b"\n") + 1):
-        bounds = [0, *chunk.starts.tolist(), len(chunk.data)]
-        parts = [apply(steps, chunk.data[a:b]) for a, b in pairwise(bounds)]
+        parts = [apply(steps, document) for document in chunk.documents()]
         yield Chunk(b"".join(parts), np.cumsum([len(part) for part in parts], dtype=np.int64)[:-1])

@@ -43,31 +43,31 @@ PTB_RULES = tuple(
 )
 
 
-def lower(data: bytes) -> bytes:
-    """Lower-case every letter."""
-    return as_bytes(as_text(data).lower())
+def _each_line(change: Callable[[str], str]) -> Callable[[bytes], bytes]:
+    return lambda data: as_bytes("\n".join(change(line) for line in as_text(data).split("\n")))
 
 
-def digits(data: bytes) -> bytes:
-    """Every digit becomes 0."""
-    return as_bytes(DIGIT.sub("0", as_text(data)))
+def _ptb_line(line: str) -> str:
+    for pattern, replacement in PTB_RULES:
+        line = pattern.sub(replacement, line)
+    return " ".join(line.split())
 
 
-def ptb(data: bytes) -> bytes:
-    """Tokens in the manner of the Penn Treebank, one space between them: `` quotes '', do n't, -LRB- brackets -RRB-."""
-    return _each_line(_ptb_line, data)
-
-
-def sentences(data: bytes) -> bytes:
-    """One sentence a line; a line's end always ends a sentence too."""
-    return _each_line(_sentence_lines, data)
+def _sentence_lines(line: str) -> str:
+    sentences, start = [], 0
+    for end in SENTENCE_END.finditer(line):
+        if end[1] == "." and ABBREVIATION.search(line, start, end.end(1)):
+            continue
+        sentences.append(line[start : end.end(1)])
+        start = end.end()
+    return "\n".join([*sentences, line[start:]])
 
 
 PREPROCESS: dict[str, Callable[[bytes], bytes]] = {
-    "lower": lower,
-    "digits": digits,
-    "ptb": ptb,
-    "sentences": sentences,
+    "lower": lambda data: as_bytes(as_text(data).lower()),
+    "digits": lambda data: as_bytes(DIGIT.sub("0", as_text(data))),  # every digit becomes 0
+    "ptb": _each_line(_ptb_line),  # the Penn Treebank's tokens: `` quotes '', do n't, -LRB- brackets -RRB-
+    "sentences": _each_line(_sentence_lines),  # one a line; a line's end always ends a sentence too
 }
 
 
@@ -85,23 +85,3 @@ def check_steps(names: Iterable[str]) -> tuple[str, ...]:
         if name not in PREPROCESS:
             raise UserError(f"there is no preprocessing step named {name!r}; known are {', '.join(PREPROCESS)}")
     return names
-
-
-def _each_line(change: Callable[[str], str], data: bytes) -> bytes:
-    return as_bytes("\n".join(change(line) for line in as_text(data).split("\n")))
-
-
-def _ptb_line(line: str) -> str:
-    for pattern, replacement in PTB_RULES:
-        line = pattern.sub(replacement, line)
-    return " ".join(line.split())
-
-
-def _sentence_lines(line: str) -> str:
-    sentences, start = [], 0
-    for end in SENTENCE_END.finditer(line):
-        if end[1] == "." and ABBREVIATION.search(line, start, end.end(1)):
-            continue
-        sentences.append(line[start : end.end(1)])
-        start = end.end()
-    return "\n".join([*sentences, line[start:]])

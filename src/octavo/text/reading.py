@@ -6,7 +6,6 @@ A file of tokens (.bin) is the text that they stand for.
 from __future__ import annotations
 
 import codecs
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,8 +16,9 @@ import numpy as np
 
 from octavo.errors import UserError
 from octavo.io.compressed import CHUNK_BYTES, is_compressed, plain_name, stream
+from octavo.io.files import json_records
 from octavo.text.chunks import Chunk, no_starts
-from octavo.text.nanogpt_bin import SUFFIX, tokens_as_text
+from octavo.text.token_store import SUFFIX, tokens_as_text
 
 Errors = Literal["strict", "replace", "raw"]
 STDIN = "-"
@@ -53,9 +53,11 @@ def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -
     """The documents of one file, in chunks."""
     kind = plain_name(path).suffix.lower()
     if str(path) == STDIN:
-        yield from _one_document(_standard_input(), "standard input", errors)
+        blocks = iter(lambda: sys.stdin.buffer.read(CHUNK_BYTES), b"")
+        yield from _one_document(blocks, "standard input", errors)
     elif kind in (*JSON_LINES, *PARQUET):
-        documents = (_json_lines if kind in JSON_LINES else _parquet)(path, field, errors)
+        records = json_records(_lines(stream(path)), path) if kind in JSON_LINES else _parquet(path, field)
+        documents = (_text_of(record, field, place, errors) for place, record in records)
         first = np.zeros(1, np.int64)
         yield from _joined(Chunk(document, first) for document in documents if document)
     elif path.suffix.lower() == SUFFIX:
@@ -119,25 +121,6 @@ def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         yield Chunk(b"".join(held), np.array(starts, np.int64))
 
 
-def _standard_input() -> Iterator[bytes]:
-    while chunk := sys.stdin.buffer.read(CHUNK_BYTES):
-        yield chunk
-
-
-def _json_lines(path: Path, field: str, errors: Errors) -> Iterator[bytes]:
-    for number, line in enumerate(_lines(stream(path)), 1):
-        if not line.strip():
-            continue
-        place = f"line {number:,} of {path}"
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{place} is not JSON: {error}; every line must be one JSON object") from error
-        if not isinstance(record, dict):
-            raise UserError(f"{place} must be a JSON object: it is {type(record).__name__}")
-        yield _text_of(record, field, place, errors)
-
-
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     rest: list[bytes] = []
     for chunk in chunks:
@@ -150,7 +133,7 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield b"".join(rest)
 
 
-def _parquet(path: Path, field: str, errors: Errors) -> Iterator[bytes]:
+def _parquet(path: Path, field: str) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -166,7 +149,7 @@ def _parquet(path: Path, field: str, errors: Errors) -> Iterator[bytes]:
             for batch in file.iter_batches(batch_size=1024, columns=[field]):
                 for value in batch.column(0).to_pylist():
                     number += 1
-                    yield _text_of({field: value}, field, f"record {number:,} of {path}", errors)
+                    yield f"record {number:,} of {path}", {field: value}
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path} is not a whole parquet file: {error}") from error
 

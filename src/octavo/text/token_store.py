@@ -1,11 +1,19 @@
-"""The tokens of a text as one array: in memory, or in a flat file of ids that is mapped into memory."""
+"""The tokens of a text as one array: in memory, or in a flat file of ids that is mapped into memory.
+
+nanoGPT's `train.bin` and `val.bin` are such files: little-endian uint16, and nothing else. What the ids mean is said by
+a `tokenizer.json` in the same folder. (nanoGPT itself says it, if at all, in a `meta.pkl`; that is a pickle, a program,
+and is never opened.) As a corpus, such a file is decoded to the text that it stands for, and the begin token (nanoGPT's
+<|endoftext|>) separates documents. The text is then tokenised like any other: the tokens are those of the file, except
+at places where a text was cut after it was tokenised, or if another tokenizer wrote it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +23,14 @@ from numpy.typing import NDArray
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.registry import load_tokenizer
 from octavo.text.tokenizers.token_bytes import Tokens
 
 TWO_BYTE_IDS = 1 << 16  # ids below this fit into two bytes
+SUFFIX = ".bin"
+TOKENIZER = "tokenizer.json"
+ID = np.dtype("<u2")
+CHUNK_IDS = 1 << 20  # checked, or decoded, at a time
 
 
 @dataclass(frozen=True)
@@ -69,3 +82,50 @@ def map_ids(path: str | Path, dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.memmap(path, dtype, "c") if size else np.zeros(0, dtype)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_bin(path: str | Path, tokenizer: Tokenizer) -> TokenStore:
+    """Map a file of two-byte ids into memory. Its first document needs no begin token: nanoGPT writes none."""
+    path = Path(path)
+    tokens = map_ids(path, ID)
+    starts = [np.zeros(0, np.int64)]
+    for first in range(0, len(tokens), CHUNK_IDS):
+        part = tokens[first : first + CHUNK_IDS]
+        wrong = np.flatnonzero(part >= tokenizer.vocab)
+        if len(wrong):
+            raise UserError(
+                f"every token must be below the tokenizer's {tokenizer.vocab:,}: token {first + int(wrong[0]):,} of "
+                f"{path} is {int(part[wrong[0]]):,}; give the tokenizer that the file was made with"
+            )
+        starts.append(np.flatnonzero(part == tokenizer.begin) + first)
+    return TokenStore(tokens, np.concatenate(starts))
+
+
+def write_bin(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) -> int:
+    """Write the chunks' ids in two bytes each; returns how many there were."""
+    check_fits(tokenizer)
+    return len(in_file(path, chunks, tokenizer))
+
+
+def check_fits(tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer with more ids than two bytes can hold."""
+    if tokenizer.vocab > TWO_BYTE_IDS:
+        raise UserError(
+            f"a {SUFFIX} file has two bytes a token, so at most {TWO_BYTE_IDS:,} ids: {tokenizer.name} has "
+            f"{tokenizer.vocab:,}; take one with fewer, such as --tokenizer bpe --vocab-size {TWO_BYTE_IDS - 1}"
+        )
+
+
+def tokens_as_text(path: Path) -> Iterator[Iterator[bytes]]:
+    """The documents of a file of ids, each in pieces, decoded by the tokenizer beside it."""
+    beside = path.with_name(TOKENIZER)
+    if not beside.is_file():
+        raise UserError(
+            f"{path} is taken for a file of tokens, as nanoGPT has them, and {TOKENIZER} in the same folder must say "
+            f"what they mean: there is none; put it there, or, if this is no file of tokens, give it another ending"
+        )
+    tokenizer = load_tokenizer(beside)
+    store = read_bin(path, tokenizer)
+    for start, end in pairwise([0, *store.starts.tolist(), len(store)]):
+        if start < end:
+            yield (tokenizer.decode(store.tokens[at : min(at + CHUNK_IDS, end)]) for at in range(start, end, CHUNK_IDS))

@@ -9,7 +9,7 @@ W words, D dimensions, V vocabulary of the tokenizer.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,6 @@ class Match:
 
     vectors_VD: Rows
     known_V: NDArray[np.bool_]
-    coverage: dict[str, Any]
     notes: list[str]
 
 
@@ -93,26 +92,11 @@ def match_vectors(source: str | Path, tokenizer: Tokenizer, counts_V: NDArray[An
     known_V = row_V >= 0
     vectors_VD = np.zeros((len(words), found.rows_WD.shape[1]), np.float32)
     vectors_VD[known_V] = found.rows_WD[row_V[known_V]]
-    coverage = _coverage(words, exact >= 0, known_V, counts_V)
-    share = coverage.get("share_of_text")
-    note = f"{coverage['known']:,} of {coverage['tokens']:,} tokens that are words have a vector" + (
-        f", which are {share:.1%} of the text's" if share is not None else ""
-    )
-    return Match(vectors_VD, known_V, coverage, [*found.notes, note])
-
-
-def _coverage(
-    words: Sequence[str | None], exact_V: NDArray[np.bool_], known_V: NDArray[np.bool_], counts_V: NDArray[Any] | None
-) -> dict[str, Any]:
     is_word_V = np.array([word is not None for word in words])
-    coverage: dict[str, Any] = {
-        "tokens": int(is_word_V.sum()),
-        "known": int(known_V.sum()),
-        "by_lower_case": int((known_V & ~exact_V).sum()),
-    }
+    note = f"{known_V.sum():,} of {is_word_V.sum():,} tokens that are words have a vector"
     if counts_V is not None and counts_V[is_word_V].sum():
-        coverage["share_of_text"] = float(counts_V[known_V].sum() / counts_V[is_word_V].sum())
-    return coverage
+        note += f", which are {counts_V[known_V].sum() / counts_V[is_word_V].sum():.1%} of the text's"
+    return Match(vectors_VD, known_V, [*found.notes, note])
 
 
 def _packaged(name: str, wanted: Collection[str] | None) -> Vectors:

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
@@ -62,16 +63,10 @@ class GloveConfig:
 
     def __post_init__(self) -> None:
         for name, usual in (("dim", 50), ("window", 10), ("min_count", 5), ("vocab_size", 20000), ("epochs", 25)):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} must be at least 1: {name}={value}; try --{name.replace('_', '-')} {usual}")
-        if not 0 < self.learning_rate <= 10:
-            raise UserError(
-                f"learning_rate must be above 0 and at most 10: learning_rate={self.learning_rate}; "
-                "try --learning-rate 0.2"
-            )
-        if self.budget is not None and not 0 < self.budget < math.inf:
-            raise UserError(f"budget must be a number above 0: budget={self.budget}; try --budget 60")
+            check_fields(self, "at least 1", lambda n: n >= 1, name, remedy=f"try --{{}} {usual}")
+        above_0 = "above 0 and at most 10"
+        check_fields(self, above_0, lambda rate: 0 < rate <= 10, "learning_rate", remedy="try --{} 0.2")
+        check_fields(self, "a number above 0", lambda s: 0 < s < math.inf, "budget", remedy="try --{} 60")
 
 
 class Near(NamedTuple):
@@ -128,9 +123,7 @@ def count_near(word_N: NDArray[np.int32], words: int, window: int, advance: Adva
     return Near(key_P // max(1, words), key_P % max(1, words), x_P)
 
 
-def _merged(
-    parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _merged(parts: list[Summed]) -> Summed:
     return _summed(np.concatenate([key_P for key_P, _ in parts]), np.concatenate([x_P for _, x_P in parts]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
+from octavo.config import check_fields
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.training.schedule import Budget
@@ -44,12 +45,9 @@ class LoopConfig:
     def __post_init__(self) -> None:
         if self.budget:
             Budget.parse(self.budget)
-        for name in ("accumulate", "evaluations"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1: {name}={getattr(self, name)}; try --{name} 1")
-        for name in ("batch_size", "sequence_length"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; leave it out")
+        check_fields(self, "at least 1", lambda n: n >= 1, "accumulate", "evaluations", remedy="try --{} 1")
+        not_negative = ("batch_size", "sequence_length", "patience", "checkpoint_seconds")
+        check_fields(self, "at least 0", lambda n: n >= 0, *not_negative)
         if self.batch_size and self.batch_size % self.accumulate:
             raise UserError(
                 f"accumulate must divide the batch: batch_size={self.batch_size}, accumulate={self.accumulate}; "
@@ -59,11 +57,6 @@ class LoopConfig:
             raise UserError(
                 f"a recorded step takes its batch at once: --compile graph, --accumulate {self.accumulate}; "
                 "try --compile parts"
-            )
-        if self.patience < 0 or not self.checkpoint_seconds >= 0:
-            raise UserError(
-                f"patience and checkpoint_seconds must not be negative: {self.patience}, {self.checkpoint_seconds}; "
-                "leave them out"
             )
 
     def suiting(self, model: LanguageModel[Any]) -> LoopConfig:

@@ -10,30 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-import torch
-
 from octavo.errors import UserError
 from octavo.io.old_records import current_metrics
-
-SIDE = {"cpu": 1024, "cuda": 8192}  # of the square matrices that the machine's speed is measured with
-REPEATS = 4
-
-
-def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """The machine's floating-point operations a second on a product of large matrices: the most to hope for."""
-    generator = torch.Generator(device).manual_seed(0)  # its own: the caller's random numbers stay as they are
-    side = SIDE[device.type]
-    a, b = (torch.randn(side, side, device=device, generator=generator).to(dtype) for _ in range(2))
-    best = float("inf")
-    for _ in range(REPEATS):
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        began = time.perf_counter()
-        a @ b
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        best = min(best, time.perf_counter() - began)
-    return 2 * side**3 / best
 
 
 class Log:

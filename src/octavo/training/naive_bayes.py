@@ -22,8 +22,12 @@ def fit_linear(
 ) -> Linear:  # fmt: skip
     """The model of these texts, whose shares in the loss sum to one."""
     ratio_VC = log_ratios(bags, y_B, share_B, rows, classes, config.smooth)
-    x_BV = _sparse(bags, rows)
-    x_VB = _transposed(bags, rows)
+    # How often each n-gram is in each text, over √(their number); and the same transposed.
+    value_N = lengths_scale(bags).repeat_interleave(bags.sizes)
+    x_BV = _csr(bags.offsets_B1, bags.ids_N, value_N, (len(bags), rows))
+    order_N, text_N = bags.ids_N.argsort(stable=True), torch.arange(len(bags)).repeat_interleave(bags.sizes)
+    ends_V1 = F.pad(torch.bincount(bags.ids_N, minlength=rows).cumsum(0), (1, 0))
+    x_VB = _csr(ends_V1, text_N[order_N], value_N[order_N], (rows, len(bags)))
     truth_BC = F.one_hot(y_B, classes).to(torch.float32)
     scale_VC = torch.ones_like(ratio_VC, requires_grad=True)
     bias_C = torch.zeros(classes, requires_grad=True)
@@ -59,20 +63,6 @@ def log_ratios(bags: Bags, y_B: Tensor, share_B: Tensor, rows: int, classes: int
     ratio_VC = (count_VC / count_VC.sum(0)).log() - (other_VC / other_VC.sum(0)).log()
     ratio_VC[UNSEEN] = 0
     return (ratio_VC / (2 if classes == 2 else 1)).float()
-
-
-def _sparse(bags: Bags, rows: int) -> Tensor:
-    """x_BV: how often each n-gram is in each text, over √(their number)."""
-    value_N = lengths_scale(bags).repeat_interleave(bags.sizes)
-    return _csr(bags.offsets_B1, bags.ids_N, value_N, (len(bags), rows))
-
-
-def _transposed(bags: Bags, rows: int) -> Tensor:
-    order_N = bags.ids_N.argsort(stable=True)
-    text_N = torch.arange(len(bags)).repeat_interleave(bags.sizes)
-    ends_V1 = F.pad(torch.bincount(bags.ids_N, minlength=rows).cumsum(0), (1, 0))
-    value_N = lengths_scale(bags)[text_N]
-    return _csr(ends_V1, text_N[order_N], value_N[order_N], (rows, len(bags)))
 
 
 def _csr(ends: Tensor, columns_N: Tensor, value_N: Tensor, size: tuple[int, int]) -> Tensor:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from octavo.core import state_from, tensors_of
+from octavo.cost.roofline import matmul_rate
 from octavo.training.loop_config import LoopConfig
-from octavo.training.metrics_log import matmul_rate
 
 
 class Precision:
@@ -52,7 +52,9 @@ class Precision:
                     part.forward = Quick(part.forward)
         if self.compile == "graph":
             return Recorded(objective)
-        return Compiled(objective) if self.compile == "on" else objective
+        if self.compile == "on":
+            objective.forward = Quick(objective.forward)
+        return objective
 
     @cached_property
     def peak(self) -> float:
@@ -87,18 +89,6 @@ class Quick:
             return self.plain(*inputs)
 
 
-class Compiled(nn.Module):
-    """A module whose forward is compiled."""
-
-    def __init__(self, plain: nn.Module) -> None:
-        super().__init__()
-        self.plain = plain
-        self.quick = Quick(plain)
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.quick(*inputs)
-
-
 class Recorded(nn.Module):
     """A module whose kernels are recorded once for each shape of its inputs and then played back, there and back:
     nothing is compiled, and the GPU does not wait for Python to start them one by one.
@@ -115,16 +105,13 @@ class Recorded(nn.Module):
         tensors = (*tensors_of(state), x_BT)
         shapes = tuple((tuple(t.shape), t.dtype) for t in tensors)
         if shapes not in self.by_shape:
-            self.by_shape[shapes] = [self._recorded(state, tensors)]
+            flat = Flat(self.plain, state)
+            torch.cuda.make_graphed_callables(flat, tuple(t.detach().clone() for t in tensors), allow_unused_input=True)
+            self.by_shape[shapes] = [flat]
         nats, *after = self.by_shape[shapes][0](*tensors)
         # Copies, because the next one overwrites what a recording gives; and a state with a history would keep alive
         # what ties the weights to this stream, where the next recording could not reach them.
         return nats.clone(), state_from(state, [t.detach().clone() for t in after])
-
-    def _recorded(self, state: Any, tensors: tuple[Tensor, ...]) -> nn.Module:
-        one = Flat(self.plain, state)
-        torch.cuda.make_graphed_callables(one, tuple(t.detach().clone() for t in tensors), allow_unused_input=True)
-        return one
 
 
 class Flat(nn.Module):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from octavo.training.optimizer import OptimizerConfig
 
@@ -45,9 +45,9 @@ class Batch(Protocol):
 
 
 class RowBatch(NamedTuple):
-    """Tensors that have a row for each example."""
+    """Tensors, or what can be sliced and moved as they can, that have a row for each example."""
 
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[Any, ...]
     targets: float
     fresh: bool = True
 
@@ -59,13 +59,19 @@ class RowBatch(NamedTuple):
     def examples(self) -> int:
         return self.rows
 
-    def part(self, start: int, end: int, device: torch.device) -> tuple[Tensor, ...]:
+    def part(self, start: int, end: int, device: torch.device) -> tuple[Any, ...]:
         return tuple(tensor[start:end].to(device, non_blocking=True) for tensor in self.tensors)
 
 
-def no_state(rows: int) -> tuple[()]:
-    """The state of an objective that carries none."""
-    return ()
+class Objective(nn.Module):
+    """The loss of a stage: forward(state, part) gives the sum over a batch's part, and the state after it.
+
+    A module, because torch's tools for several processes and for compiling wrap a module's forward.
+    """
+
+    def __init__(self, model: Any, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
 
 
 @dataclass
@@ -74,7 +80,7 @@ class Stage:
 
     model: nn.Module
     objective: nn.Module
-    """objective(state, part) -> the sum of the losses of a batch's part, and the state after it."""
+    """As `Objective` is."""
     batch: Callable[[int], Batch]
     """The n-th batch, which depends on n alone."""
     optimizer: OptimizerConfig
@@ -85,7 +91,7 @@ class Stage:
     examples_per_step: int = 0
     """Where it is known: then a step is trained at the learning rate of its middle."""
     steps_per_epoch: int = 0
-    start: Callable[[int], Any] = no_state
+    start: Callable[[int], Any] = lambda rows: ()
     """The empty state for so many rows."""
     carries: bool = False
     """Truncated back-propagation through time: a batch starts from the state that the one before has left."""

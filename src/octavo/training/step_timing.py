@@ -20,15 +20,14 @@ import numpy as np
 import torch
 
 from octavo.core import LanguageModel, map_state, seeded_generator
-from octavo.cost import Cost, Shape, cost_of_config, on_meta, training_memory
+from octavo.cost import Cost, Shape, cost_of, on_meta, training_memory
 from octavo.io.memory import available
-from octavo.models import MODELS, name_of
+from octavo.models import MODELS
 from octavo.training.distributed import Team
+from octavo.training.language_stage import RESTARTS, Streams, TrainingText, Window, language_stage
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
-from octavo.training.loss import TrainingText, language_stage
 from octavo.training.optimizer import OptimizerConfig, parameter_groups
-from octavo.training.streams import RESTARTS, Streams, Window
 
 SECONDS = 2.0  # of timed steps, all sizes together
 LEAST = 2  # timed steps of each size, unless that takes longer than PATIENCE
@@ -101,10 +100,16 @@ class Piece:
     model: str
     config: Any
     vocab: int
-    batch: int
-    window: int
+    loop: LoopConfig
     optim: OptimizerConfig = OptimizerConfig()  # noqa: RUF009
-    loop: LoopConfig = LoopConfig()  # noqa: RUF009
+
+    @property
+    def batch(self) -> int:
+        return self.loop.batch_size
+
+    @property
+    def window(self) -> int:
+        return self.loop.sequence_length
 
     @property
     def layers(self) -> int:
@@ -113,20 +118,22 @@ class Piece:
     def cut(self, layers: int, rows: int, window: int) -> Piece:
         """The same with fewer layers, rows or tokens of a row."""
         config = dataclasses.replace(self.config, layers=layers) if layers != self.layers else self.config
-        return dataclasses.replace(self, config=config, batch=rows, window=window)
-
-    def on_meta(self) -> LanguageModel[Any]:
-        return on_meta(self.model, self.config, self.vocab)
+        loop = dataclasses.replace(self.loop, batch_size=rows, sequence_length=window)
+        return dataclasses.replace(self, config=config, loop=loop)
 
     def cost(self) -> Cost:
         """Of a step that remembers as much as most do."""
-        past = usual_past(self.on_meta(), self.window)
-        return cost_of_config(self.model, self.config, self.vocab, Shape(self.batch, self.window, past))
+        model = on_meta(self.model, self.config, self.vocab)
+        return cost_of(model, Shape(self.batch, self.window, usual_past(model, self.window)))
 
     def operations(self) -> int:
-        """Of a step's products, the optimizer's included."""
-        muon = self.optim.optimizer == "muon"
-        return self.cost().training_flops + (muon_flops(self.on_meta()) if muon else 0)
+        """Of a step's products, the optimizer's included: Muon's A = X Xᵀ, A A and A X, five times for each matrix."""
+        if self.optim.optimizer != "muon":
+            return self.cost().training_flops
+        matrices = parameter_groups(on_meta(self.model, self.config, self.vocab))[0]
+        sizes = [sorted(parameter.shape) for parameter in matrices]
+        products = sum(4 * short * short * long + 2 * short**3 for short, long in sizes)
+        return self.cost().training_flops + ITERATIONS * products
 
 
 def usual_past(model: LanguageModel[Any], window: int) -> int:
@@ -136,7 +143,7 @@ def usual_past(model: LanguageModel[Any], window: int) -> int:
     """
     if not model.carries_state:
         return 0
-    cache = cost_of_config(name_of(model), model.config, model.vocab, Shape(1, window)).caches[0]
+    cache = cost_of(model, Shape(1, window)).caches[0]
     if not cache.per_token:
         return 0
     stays = 1 - RESTARTS
@@ -144,12 +151,6 @@ def usual_past(model: LanguageModel[Any], window: int) -> int:
     mean: float = stays * (1 - stays**windows) / RESTARTS
     full = math.ceil(mean - RESTARTS) * window  # a fraction of a window is a whole one: states grow by windows
     return full if cache.tokens is None else min(full, int(cache.tokens))
-
-
-def muon_flops(model: LanguageModel[Any]) -> int:
-    """Operations of Muon's products in a step: A = X Xᵀ, A A and A X, five times for each matrix."""
-    sizes = [sorted(parameter.shape) for parameter in parameter_groups(model)[0]]
-    return sum(ITERATIONS * (4 * short * short * long + 2 * short**3) for short, long in sizes)
 
 
 def sizes_of(piece: Piece, operations: float, memory: float) -> list[tuple[int, int, int]]:
@@ -200,9 +201,8 @@ def timed_loop(piece: Piece, device: torch.device) -> Loop:
     B, T, past = piece.batch, piece.window, usual_past(model, piece.window)
     x_N = np.random.default_rng(0).integers(0, max(1, piece.vocab - 1), B * (past + TEXT * (T + 1)), dtype=np.int32)
     text = TrainingText(Onward(x_N, model.begin, B, T, 0), torch.empty(0, 0, dtype=torch.int64), 0, 1.0)
-    config = dataclasses.replace(piece.loop, batch_size=B, sequence_length=T)
-    stage = language_stage(model, text, piece.optim.suiting(model), config.budget)
-    loop = Loop(stage, config, Team(0, 1, device), seed=0, quiet=True)
+    stage = language_stage(model, text, piece.optim.suiting(model), piece.loop.budget)
+    loop = Loop(stage, piece.loop, Team(0, 1, device), seed=0, quiet=True)
     if model.carries_state:
         x_BP = torch.from_numpy(x_N[: B * past].reshape(B, past).astype(np.int64)).to(device)
         with torch.no_grad(), loop.precision.lowered():

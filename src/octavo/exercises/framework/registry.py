@@ -5,13 +5,12 @@ To add an exercise, write one module in `octavo/exercises/topics` and add its na
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.exercises.framework.exercise import Exercise
 from octavo.exercises.question_sets import exercises_by_source
 
@@ -66,8 +65,7 @@ def select_exercises(names: Sequence[str], folder: str | Path | None = None) -> 
     selected: dict[str, Exercise] = {}
     for name in names:
         if name not in by_id and name.lower() not in groups:
-            similar = difflib.get_close_matches(name, [*by_id, *topics, *groups], 1)
-            remedy = f"did you mean {similar[0]}?" if similar else "octavo exercises list shows them"
+            remedy = did_you_mean(name, [*by_id, *topics, *groups], "octavo exercises list shows them")
             raise UserError(f"there is no exercise, topic or source {name!r}; {remedy}")
         exercises = groups[name.lower()] if name.lower() in groups else [by_id[name]]
         selected |= {exercise.id: exercise for exercise in exercises}

@@ -18,8 +18,8 @@ from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, T
 from octavo.exercises.framework.evidence import bisect, count_flops, meta, normal, tabulated
 from octavo.ops.attention.multi_head import Heads, layer_matrix
 from octavo.ops.attention.reference import attend_reference
-from octavo.pages.figures.lines import Series, lines
-from octavo.pages.figures.matrices import shaded_matrices
+from octavo.pages.figures.charts import Series, lines
+from octavo.pages.figures.shaded_cells import shaded_matrices
 
 ERROR = 0.01  # of an output, relative to its input
 ROUNDING = {"rel": 1e-12, "abs": 1e-15}  # tolerance for float64
@@ -162,8 +162,8 @@ def one_head(D: int, value_DD: Tensor) -> Heads:
 def _matrix(N: int, D: int, value_DD: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The matrix of attention as a linear map of its inputs, and the attention weights."""
     a_NN = normal(N, N, seed=N * D).softmax(-1)
-    whole = layer_matrix(a_NN[None], one_head(D, torch.eye(D, dtype=torch.float64) if value_DD is None else value_DD))
-    return whole.matrix, a_NN
+    one = one_head(D, torch.eye(D, dtype=torch.float64) if value_DD is None else value_DD)
+    return layer_matrix(a_NN[None], one), a_NN
 
 
 def which_block() -> Finding:

@@ -12,8 +12,7 @@ from octavo.exercises.framework.evidence import count_attention_flops, count_flo
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import CAUSAL, FULL, Axial, Block, Global, Local, Neighbourhood, Pattern
 from octavo.ops.attention.reference import attend_reference
-from octavo.pages.figures.bars import bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, bars, lines
 
 SIDE, CHANNELS = 16, 512
 PATCHES = SIDE * SIDE

@@ -11,7 +11,7 @@ from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Par
 from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulated
 from octavo.ops.attention import CAUSAL
 from octavo.ops.attention.reference import attend_reference
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 SIZES = ((10, 7, 16), (128, 200, 64), (50, 60, 8))  # source, target, width
 WIDTHS = (8, 64, 512, 1024)  # for one sentence

@@ -8,10 +8,9 @@ import torch
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
-from octavo.models.bert import Bert, BertConfig, Task
-from octavo.models.cost.encoders import bert_parts
+from octavo.models.bert import Bert, BertConfig, Task, bert_cost
 from octavo.models.cost.parts import Shape, parameter_count
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 
 VOCAB = 30_522  # of the uncased English BERT
 LARGE = BertConfig(width=1024, layers=24, heads=16, context=512, tasks=())
@@ -27,7 +26,7 @@ def count(config: BertConfig, vocab: int = VOCAB) -> int:
 
 def large_count(tasks: tuple[Task, ...] = ()) -> Finding:
     config = replace(LARGE, tasks=tasks)
-    built, added = count(config), sum(part.parameters for part in bert_parts(config, VOCAB, Shape()))
+    built, added = count(config), bert_cost(config, VOCAB, Shape()).parameters
     return Finding(built, f"octavo's BERT, built without memory, has {built:,}; the sum over its parts is {added:,}")
 
 
@@ -65,7 +64,7 @@ def layers_share() -> Finding:
 
 
 def large_figure() -> str:
-    parts = bert_parts(replace(LARGE, tasks=("words", "next")), VOCAB, Shape())
+    parts = bert_cost(replace(LARGE, tasks=("words", "next")), VOCAB, Shape()).parts
     rows = [
         (part.name.replace("queries, keys, values", "Q, K, V"), part.parameters / 1e6)
         for part in parts

@@ -12,8 +12,8 @@ import sympy
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbol
-from octavo.pages.figures.lines import Series, lines
-from octavo.scoring.answers import coverage_curve, threshold_for
+from octavo.pages.figures.charts import Series, lines
+from octavo.scoring.metrics import coverage_curve, threshold_for
 
 Row = Sequence[float]
 BY_HAND: tuple[list[float], list[bool]] = ([0.9, 0.8, 0.6, 0.5, 0.2], [True, False, True, True, False])

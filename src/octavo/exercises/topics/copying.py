@@ -13,7 +13,7 @@ import torch
 from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import bisect, tabulated
 from octavo.ops.attention import attention_weights
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 ROUNDING = 1e-12  # absolute tolerance for float64
 MARGIN, SHARE = 10.0, 0.99  # of the best key

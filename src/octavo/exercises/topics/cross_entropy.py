@@ -16,7 +16,7 @@ from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 Array = NDArray[np.float64]
 Row = Sequence[float]

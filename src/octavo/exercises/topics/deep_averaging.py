@@ -13,7 +13,7 @@ from torch import Tensor
 from octavo.core import seeded_generator
 from octavo.exercises import Choice, Exercise, Finding, Number, Part, Truth, verdict
 from octavo.models.dan import Dan, DanConfig
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.text.bag_of_ngrams import KnownReader
 
 TOLERANCE = 1e-12  # for sums of the same numbers in another order

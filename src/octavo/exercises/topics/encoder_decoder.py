@@ -16,7 +16,7 @@ from octavo.exercises.topics.linear_attention import first_size
 from octavo.models.bert import BertConfig
 from octavo.ops.attention import CAUSAL, FULL, Pattern
 from octavo.ops.attention.reference import attend_reference
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 
 def projections(tokens: int, k: int, count: int) -> int:

@@ -23,9 +23,10 @@ from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
-from octavo.pages.figures.bars import bars
-from octavo.tasks.facts import TASK, teach
-from octavo.tasks.run import Run
+from octavo.pages.figures.charts import bars
+from octavo.tasks.facts import TASK
+from octavo.tasks.facts_run import FactsRun
+from octavo.tasks.training_run import train_in_memory
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 FIRSTS = [a + b for a in ("Al", "Be", "Da", "El", "Fe", "Jo", "Ka", "Lu", "Ma", "Ro")
@@ -132,7 +133,7 @@ def train_and_ask(setting: Setting, pretraining: bool) -> dict[str, GroupAnswers
         "pretraining": pretraining, "pretrain_epochs": setting.passes, "pretrain_batch_size": 32,
         "epochs": 20 if pretraining else 75, "learning_rate": 0.002, "batch_size": 64, "precision": "float32",
     }, setting.seed)  # fmt: skip
-    taught = teach(recipe, Run(model, tokenizer), known, cpu).model
+    taught = train_in_memory(TASK, recipe, FactsRun(model, tokenizer), known, cpu).model
     groups = {FINETUNED: known.train, DESCRIBED: known.dev, UNKNOWN_PEOPLE: known.never}
     return {
         name: GroupAnswers(pairs, tuple(answer_questions(taught, tokenizer, [one.question for one in pairs])),

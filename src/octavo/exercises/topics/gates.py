@@ -11,8 +11,7 @@ from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
 from octavo.ops.recurrent import Weights, gru_step, lstm_step, rnn_step
-from octavo.pages.figures.bars import bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, bars, lines
 
 CLOSED_BIAS = -1000.0  # a gate with this bias is 0 in float64; with the opposite bias it is 1
 

@@ -14,7 +14,7 @@ from octavo.decode import Exact, Greedy, exact_search, generate
 from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 DRAWS = 2_000_000
 

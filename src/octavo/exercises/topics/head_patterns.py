@@ -12,7 +12,7 @@ from octavo.exercises import Exercise, Finding, Formula, Function, Number, Part,
 from octavo.exercises.framework.evidence import normal, tabulated
 from octavo.ops.attention.multi_head import Heads, concatenated
 from octavo.ops.positions import frequencies, sinusoids
-from octavo.pages.figures.matrices import shaded_matrices
+from octavo.pages.figures.shaded_cells import shaded_matrices
 
 BASE = 10_000
 

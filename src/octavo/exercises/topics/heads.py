@@ -16,7 +16,7 @@ from octavo.exercises.framework.evidence import count_attention_flops, count_flo
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.multi_head import Heads, concatenated, folded, maps, summed
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 OF_LAYER = {"N": "whole", "D": "whole", "H": "whole"}
 SHAPES = ((8, 1, 6), (8, 2, 6), (12, 3, 5), (16, 4, 9), (16, 8, 3))  # width, heads, tokens

@@ -17,7 +17,7 @@ from torch import Tensor
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.topics.cross_entropy import loss
-from octavo.models.classifier_head import Head, HeadConfig
+from octavo.models.dan import Head, HeadConfig
 
 Array = NDArray[np.float64]
 Row = Sequence[float]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 
 Array = NDArray[np.float64]
 

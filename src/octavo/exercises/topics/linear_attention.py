@@ -14,7 +14,7 @@ from octavo.exercises import Choice, Exercise, Finding, Formula, Part, Truth, ve
 from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulate
 from octavo.ops import linear
 from octavo.ops.linear.reference import full, recurrent
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 SIZES = {"N": "whole", "D": "whole", "F": "whole"}
 TOLERANCE = 1e-10

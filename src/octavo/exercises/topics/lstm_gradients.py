@@ -12,8 +12,7 @@ from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, IntervalAt, Number, Part, Truth, verdict
 from octavo.ops.recurrent import Weights, lstm_step
-from octavo.pages.figures.bars import bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, bars, lines
 
 STEPS = 100
 GATE = 0.99  # a forget gate that stays near one

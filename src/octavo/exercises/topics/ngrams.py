@@ -18,7 +18,7 @@ from octavo.exercises.framework.evidence import tabulate, tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 SENTENCE = "to be or not to be".split()
 COUNTS = {"a": "whole", "b": "whole"}

@@ -27,7 +27,7 @@ from octavo.exercises import (
     verdict,
 )
 from octavo.exercises.framework.symbolic import symbols
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 NOISE = math.sqrt(0.5)  # standard deviation of the noisy key's length around 1
 DRAWS, STANDARD_ERRORS = 1_000_000, 4  # of Monte Carlo estimates and their intervals

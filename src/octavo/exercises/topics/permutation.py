@@ -16,7 +16,7 @@ from octavo.exercises.topics.heads import random_heads, random_tokens
 from octavo.ops.attention import CAUSAL, FULL, Pattern
 from octavo.ops.attention.multi_head import concatenated, maps, queries_and_keys
 from octavo.ops.positions import added, sinusoids
-from octavo.pages.figures.matrices import shaded_matrices
+from octavo.pages.figures.shaded_cells import shaded_matrices
 
 N, D, H = 4, 6, 2
 TOLERANCE = 1e-13  # for float64 sums in another order

@@ -14,8 +14,7 @@ from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.pages.figures.bars import bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, bars, lines
 from octavo.scoring.bits_per_byte import Score, score_text
 from octavo.text import Char, Chunk, Tokenizer, Word, WordSettings, text_in_memory
 

@@ -12,7 +12,7 @@ from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, T
 from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.topics.positions import D, encodings, shift_matrix
 from octavo.ops.positions import added, concatenated, frequencies
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 PRECISION = 0.01  # of every entry of a learnt rotation
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.ops.positions import frequencies, sinusoids
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 OF_SHIFT = {"w": "positive", "k": "real"}
 D = 16

@@ -14,9 +14,9 @@ from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, ve
 from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.topics.perplexity import LEARNED, PLAIN, bag_score
 from octavo.models.bag import Bag, BagConfig
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.text import Chunk, Word, WordSettings
-from octavo.text.preprocess import lower
+from octavo.text.preprocess import PREPROCESS
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 NEW = "The cat sat by the fire. It did not run. I let the dog in and gave it some fish.\n"
@@ -115,7 +115,7 @@ def entropy_bits(symbols_seen: Sequence[Hashable]) -> float:
 
 def lowered_bits(text: str) -> tuple[float, float, float]:
     """Bits of the characters, of the lower-cased characters, and of the case given the lower-cased characters."""
-    small = lower(text.encode()).decode()
+    small = PREPROCESS["lower"](text.encode()).decode()
     capitals = math.fsum(
         entropy_bits([now for now, low in zip(text, small, strict=True) if low == character])
         for character in set(small)
@@ -144,7 +144,7 @@ def held_out_bits(train: Sequence[tuple[Hashable, str]], test: Sequence[tuple[Ha
 
 def lower_with_rule(text: str, use_rule: bool) -> tuple[list[tuple[Hashable, str]], list[tuple[Hashable, str]]]:
     """Lower-cased characters, and whether each is a capital; the rule's context is whether a sentence begins there."""
-    small = lower(text.encode()).decode()
+    small = PREPROCESS["lower"](text.encode()).decode()
     sentence_starts = [i == 0 or text[i - 1] == "\n" or text[max(0, i - 2) : i] == ". " for i in range(len(text))]
     capitals: list[tuple[Hashable, str]] = [
         (begin if use_rule else None, "capital" if now != low else "small")

@@ -15,7 +15,7 @@ import torch
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
 from octavo.exercises.framework.evidence import mean_interval, normal, tabulate, tabulated
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 STANDARD_ERRORS = 5  # of an interval: a right answer falls outside once in two million
 IN_D = {"D": "whole"}

@@ -19,7 +19,7 @@ from octavo.exercises import Choice, Exercise, Finding, Formula, Part, Truth, ve
 from octavo.exercises.framework.evidence import mean_interval, tabulate
 from octavo.exercises.framework.symbolic import symbols
 from octavo.exercises.topics.score_scaling import STANDARD_ERRORS
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 OF_SCORE = {"d": "whole", "s": "positive", "m": "positive"}
 KEYS = 16

@@ -16,7 +16,7 @@ import torch
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.answers import IntervalAt
 from octavo.exercises.framework.evidence import share_error
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.tasks.masking import NOTHING, MaskConfig, Masked, MaskedBatch
 from octavo.tasks.sentences import Sentences
 from octavo.text.chunks import Chunk

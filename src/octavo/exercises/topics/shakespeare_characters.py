@@ -18,7 +18,7 @@ from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import dataset
 from octavo.exercises.framework.exercise import MissingDataError
 from octavo.models.recurrent import GRU, RecurrentConfig
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 BATCH, LENGTH, STEPS, WIDTH, LEARNING_RATE = 32, 48, 120, 64, 0.01
 FULL_STEPS = 2000

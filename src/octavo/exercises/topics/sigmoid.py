@@ -12,7 +12,7 @@ import sympy
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 SHARE = {"S": "share"}
 RANGE, MODERATE, AWAY = 700, 20, 0.01  # values of x: the largest, one that is not large, one that is not close to 0

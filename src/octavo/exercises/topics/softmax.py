@@ -16,7 +16,7 @@ import torch
 
 from octavo.exercises import Choice, Exercise, Finding, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import normal
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 SCORES = (-3.0, 1.0, 100.0, 5.0, -1.0)
 DIGITS = 80

@@ -13,7 +13,7 @@ from torch import Tensor
 from octavo.exercises import Choice, Exercise, Finding, Formula, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_flops, normal, tabulate
 from octavo.ops.attention.multi_head import Heads, concatenated, folded, layer_matrix, maps
-from octavo.pages.figures.matrices import shaded_matrices
+from octavo.pages.figures.shaded_cells import shaded_matrices
 
 SHAPES = ((4, 6, 1), (5, 6, 2), (3, 6, 3), (7, 8, 4))  # tokens, width, heads
 OF_LAYER = {"N": "whole", "D": "whole", "H": "whole"}
@@ -51,7 +51,7 @@ def product_is_layer() -> Finding:
         whole = output @ mixing @ values
         y_ND = (whole @ x_ND.flatten()).view(N, D)
         worst = max(worst, (y_ND - concatenated(x_ND[None], layer)[0]).abs().max().item(),
-                    (whole - layer_matrix(a_HNN, layer).matrix).abs().max().item())  # fmt: skip
+                    (whole - layer_matrix(a_HNN, layer)).abs().max().item())  # fmt: skip
     note = f"four layers in float64: the product, octavo's layer and its one large matrix differ by {worst:.0e}"
     return Finding(verdict(worst < 1e-12), note, "to 1e-12")
 
@@ -69,7 +69,7 @@ def two_factors() -> Finding:
     for N, D, H in SHAPES:
         _, layer, a_HNN = random_layer(N, D, H)
         copies, mixture = folded_factors(N, D, H)
-        worst = max(worst, (mixture @ copies - layer_matrix(a_HNN, layer).matrix).abs().max().item())
+        worst = max(worst, (mixture @ copies - layer_matrix(a_HNN, layer)).abs().max().item())
     note = f"four layers in float64: the product of the two and octavo's large matrix differ by {worst:.0e}"
     return Finding(verdict(worst < 1e-12), note, "to 1e-12")
 

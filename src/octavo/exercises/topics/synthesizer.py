@@ -15,7 +15,7 @@ from torch import Tensor
 from octavo.exercises import Choice, Exercise, Finding, Formula, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error, tabulated
 from octavo.ops.attention import attention_weights, synthesizer
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 
 PAIRS = 8  # key-value pairs of the lookup task
 TEST_QUESTIONS = 20_000

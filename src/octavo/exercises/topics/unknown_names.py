@@ -14,7 +14,7 @@ from octavo.exercises.topics import factual_knowledge as facts
 from octavo.exercises.topics.factual_knowledge import FULL, SMALL, STANDARD_ERRORS, UNKNOWN_PEOPLE, Setting, Settings
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.text.chunks import Chunk
 from octavo.text.question_tokens import prompt_of
 from octavo.text.tokenizers.char import Char

@@ -15,7 +15,7 @@ from octavo.exercises import Choice, Exercise, Finding, Number, Part, Truth, ver
 from octavo.exercises.framework.evidence import normal
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.ops.recurrent import Weights, rnn_step
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 STEPS = 100
 SMALL_S = 0.1  # a recurrent step for which the circular equation has solutions

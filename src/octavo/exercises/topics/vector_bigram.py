@@ -22,7 +22,7 @@ from octavo.exercises.framework.evidence import dataset, normal, tabulated
 from octavo.exercises.framework.exercise import MissingDataError
 from octavo.models.bigram import Bigram, BigramConfig, Pairs, Weights, loss_and_gradient
 from octavo.models.bigram_training import PairCounts, fit_bigram, held_out_loss
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.text.word_vectors import read_vectors
 
 VOCABULARY = 2000  # the most frequent words, one token for all others, and begin

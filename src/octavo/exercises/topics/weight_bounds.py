@@ -13,7 +13,7 @@ from torch import Tensor
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import normal, tabulated
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 N = 5
 

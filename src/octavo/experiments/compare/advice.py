@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from octavo.experiments.compare.rows import COMPRESSOR, Row
+from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
 from octavo.io.files import size
 
 CLOSE, NEAR = 0.03, 0.10  # how much worse than the best may still be a good choice
@@ -20,14 +20,14 @@ DOMINATED = (
 Curve = Sequence[tuple[float, float]]  # the share of the budget spent, and the bits per byte of validation chunks
 
 
-def rank_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
+def rank_rows(rows: Sequence[CompareRow]) -> tuple[CompareRow, ...]:
     """The rows from best to worst, failed ones last, with the best and the dominated marked."""
     order = sorted(rows, key=lambda row: (row.bits_per_byte is None, row.bits_per_byte or 0.0))
     best = next((row.model for row in order if _usable(row)), None)
     return tuple(replace(row, best=row.model == best) for row in mark_dominated(order))
 
 
-def mark_dominated(rows: Sequence[Row]) -> tuple[Row, ...]:
+def mark_dominated(rows: Sequence[CompareRow]) -> tuple[CompareRow, ...]:
     """The rows, each marked if another model is at least as good in everything that counts, and better in one."""
     usable = [row for row in rows if _usable(row)]
     return tuple(
@@ -35,26 +35,22 @@ def mark_dominated(rows: Sequence[Row]) -> tuple[Row, ...]:
     )
 
 
-def _usable(row: Row) -> bool:
+def _usable(row: CompareRow) -> bool:
     """Whether it is a model that works: compressors are only a line to compare with."""
-    bits = row.bits_per_byte
-    return row.family != COMPRESSOR and row.error is None and bits is not None and math.isfinite(bits)
+    return row.family != COMPRESSOR and row.is_finite
 
 
-def _dominates(one: Row, other: Row) -> bool:
-    """Only what is known of both counts, but bits, size and scoring rate must be known."""
-    ours, theirs = _costs(one), _costs(other)
-    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-    return len(both) == len(ours) and all(a <= b for a, b in both) and any(a < b for a, b in both)
+def _dominates(one: CompareRow, other: CompareRow) -> bool:
+    """Whether it is no worse in all that should be small, and better in one; what is not known of both decides not."""
+    pairs = [(one.bits_per_byte, other.bits_per_byte), (one.seconds, other.seconds), (one.bytes, other.bytes),
+             (other.score_rate, one.score_rate)]  # fmt: skip
+    known = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return len(known) == len(pairs) and all(a <= b for a, b in known) and any(a < b for a, b in known)
 
 
-def _costs(row: Row) -> tuple[float | None, ...]:
-    """What should be small."""
-    slowness = None if row.score_rate is None else -row.score_rate
-    return row.bits_per_byte, row.seconds, row.bytes, slowness
-
-
-def advice(rows: Sequence[Row], curves: Mapping[str, Curve] | None = None, device: str = "cpu") -> tuple[str, ...]:
+def advice(
+    rows: Sequence[CompareRow], curves: Mapping[str, Curve] | None = None, device: str = "cpu"
+) -> tuple[str, ...]:
     """The recommendation: sentences that the rows, and the curves of the neural ones, support."""
     usable = sorted((row for row in rows if _usable(row)), key=_bits)
     if not usable:
@@ -64,12 +60,12 @@ def advice(rows: Sequence[Row], curves: Mapping[str, Curve] | None = None, devic
     return (*sentences, *_against_counts(usable), *_more_time(usable, curves or {}, device))
 
 
-def _bits(row: Row) -> float:
+def _bits(row: CompareRow) -> float:
     assert row.bits_per_byte is not None
     return row.bits_per_byte
 
 
-def _best(best: Row, rows: Sequence[Row]) -> str:
+def _best(best: CompareRow, rows: Sequence[CompareRow]) -> str:
     sentence = f"{best.model} ({best.title}) is the best of these: {_bits(best):.3f} bits per byte"
     lines = [row for row in rows if row.family == COMPRESSOR and row.bits_per_byte is not None]
     if not lines:
@@ -79,7 +75,7 @@ def _best(best: Row, rows: Sequence[Row]) -> str:
     return f"{sentence}, {abs(share):.0%} {'less' if share >= 0 else 'more'} than {line.title}."
 
 
-def _alike(usable: Sequence[Row]) -> list[str]:
+def _alike(usable: Sequence[CompareRow]) -> list[str]:
     """Rows whose intervals over seeds overlap with that of the best."""
     best = usable[0]
     if "seeds" not in best.interval or best.high is None:
@@ -89,24 +85,30 @@ def _alike(usable: Sequence[Row]) -> list[str]:
     return [f"{over}, {_named(alike)} cannot be distinguished from it."] if alike else []
 
 
-def _cheaper(usable: Sequence[Row]) -> list[str]:
+def _near(usable: Sequence[CompareRow], worse: float = NEAR) -> list[CompareRow]:
+    """The rows that need at most so much more than the best."""
+    return [row for row in usable if _bits(row) <= (1 + worse) * _bits(usable[0])]
+
+
+def _cheaper(usable: Sequence[CompareRow]) -> list[str]:
     """What trains much faster and is nearly as good."""
     best = usable[0]
     for worse in (CLOSE, NEAR):
-        timed = [row for row in usable if row.seconds is not None and _bits(row) <= (1 + worse) * _bits(best)]
+        timed = [row for row in _near(usable, worse) if row.seconds is not None]
         quick = min(timed, key=lambda row: row.seconds or 0.0, default=best)
         if best.seconds and quick.seconds is not None and best.seconds >= WORTH_SAYING * quick.seconds:
-            times = _times(best.seconds / max(quick.seconds, 0.01))
-            return [f"{quick.model} ({quick.title}) is {_behind(quick, best)} and trains {times} faster, "
-                    f"in {_seconds(quick.seconds)}: take it if you train often."]  # fmt: skip
+            ratio = best.seconds / max(quick.seconds, 0.01)
+            times = f"{ratio:,.0f}" if ratio >= 9.5 else f"{ratio:.1f}"
+            seconds = f"{quick.seconds:.1f}" if quick.seconds < 10 else f"{quick.seconds:,.0f}"
+            return [f"{quick.model} ({quick.title}) is {_behind(quick, best)} and trains {times} times faster, "
+                    f"in {seconds} s: take it if you train often."]  # fmt: skip
     return []
 
 
-def _smaller(usable: Sequence[Row]) -> list[str]:
+def _smaller(usable: Sequence[CompareRow]) -> list[str]:
     """The smallest that is not far behind."""
     best = usable[0]
-    sized = [row for row in usable if row.bytes and _bits(row) <= (1 + NEAR) * _bits(best)]
-    small = min(sized, key=lambda row: row.bytes or 0, default=best)
+    small = min((row for row in _near(usable) if row.bytes), key=lambda row: row.bytes or 0, default=best)
     if not best.bytes or not small.bytes or best.bytes < WORTH_SAYING * small.bytes:
         return []
     return [
@@ -115,11 +117,10 @@ def _smaller(usable: Sequence[Row]) -> list[str]:
     ]
 
 
-def _faster(usable: Sequence[Row]) -> list[str]:
+def _faster(usable: Sequence[CompareRow]) -> list[str]:
     """What generates fastest and is not far behind."""
     best = usable[0]
-    near = [row for row in usable if row.generation_rate and _bits(row) <= (1 + NEAR) * _bits(best)]
-    quick = max(near, key=lambda row: row.generation_rate or 0.0, default=best)
+    quick = max(_near(usable), key=lambda row: row.generation_rate or 0.0, default=best)
     rate, usual = quick.generation_rate, best.generation_rate
     if not rate or not usual or rate < WORTH_SAYING * usual:
         return []
@@ -127,7 +128,7 @@ def _faster(usable: Sequence[Row]) -> list[str]:
             f"{usual:,.0f}."]  # fmt: skip
 
 
-def _against_counts(usable: Sequence[Row]) -> list[str]:
+def _against_counts(usable: Sequence[CompareRow]) -> list[str]:
     """Whether learning by gradients has paid within the budget."""
     counted = [row for row in usable if row.family == "counts" and row.model != "bigram"]
     neural = [row for row in usable if row.is_neural]
@@ -143,7 +144,7 @@ def _against_counts(usable: Sequence[Row]) -> list[str]:
     return [f"Alone, {_named(ahead)} {verb} better than {line.model}, which only counts{rest}."]
 
 
-def _more_time(usable: Sequence[Row], curves: Mapping[str, Curve], device: str) -> list[str]:
+def _more_time(usable: Sequence[CompareRow], curves: Mapping[str, Curve], device: str) -> list[str]:
     """What more training would bring, by the end of a curve."""
     neural = [row for row in usable if row.is_neural and len(curves.get(row.model, ())) >= 4]
     falling = [row.model for row in neural if fall_at_the_end(curves[row.model]) >= STILL_FALLING]
@@ -168,17 +169,9 @@ def fall_at_the_end(curve: Curve) -> float:
     return 1 - curve[-1][1] / min(before)
 
 
-def _behind(row: Row, best: Row) -> str:
+def _behind(row: CompareRow, best: CompareRow) -> str:
     """How many more bits it needs."""
     return f"{_bits(row) / _bits(best) - 1:.1%} behind the best"
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:,.0f} times" if ratio >= 9.5 else f"{ratio:.1f} times"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
 def _named(names: Sequence[str]) -> str:

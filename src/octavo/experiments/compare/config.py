@@ -1,25 +1,106 @@
-"""What a comparison is asked to do: which text, which models, for how long."""
+"""What a comparison is asked to do: which text, which candidates, for how long."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from octavo import __version__
-from octavo.errors import UserError
-from octavo.experiments.compare.candidates import Candidate, candidates, choose
-from octavo.experiments.excerpts import first_part
-from octavo.experiments.store import check_folder
+from octavo.config import plain_json
+from octavo.errors import UserError, did_you_mean
+from octavo.experiments.cell import first_part
+from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED
+from octavo.experiments.runner import Store, check_folder
 from octavo.io.files import whole_file
+from octavo.models import language_models
+from octavo.models.spec import SHORT_BUDGET_SECONDS
 from octavo.tasks.corpus import TextConfig
+from octavo.tasks.run_page import flags_of
 from octavo.tasks.task import pick_device
 from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
 from octavo.training.schedule import Budget
+
+MIX = "mix"
+COMPRESSORS = ("zlib", "bz2", "xz", "zstd")
+SHORT_BUDGET_EVALUATIONS = 4  # instead of the usual ten, each of which takes most of a second
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model with its settings, under the name of its row."""
+
+    name: str
+    title: str
+    family: str
+    model: str  # as octavo train knows it; of a compressor, its own name
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    by_gradient: bool = False  # whether it is trained for as long as it may
+    is_random: bool = False  # whether it begins with random weights, so that another seed gives another result
+
+
+def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, Candidate]:
+    """All of them by name, in the table's order; `seconds`: how long each is trained, where that is a time.
+
+    The models' own come from their specs, those of installed packages included.
+    """
+    found = []
+    for spec in language_models():
+        by_gradient = spec.trained_by_gradient
+        short = by_gradient and seconds is not None and seconds < SHORT_BUDGET_SECONDS
+        usual = {"evaluations": SHORT_BUDGET_EVALUATIONS} if short else {}
+        found += [
+            Candidate(one.name, one.title, spec.family, one.model, {**usual, **one.settings}, by_gradient,
+                      by_gradient or spec.uses_seed)
+            for one in spec.compared_as(seconds, device)
+        ]  # fmt: skip
+    found.sort(key=lambda one: one.family == MIXTURE)  # it is made of the others
+    found += [Candidate(name, name, COMPRESSOR, name) for name in COMPRESSORS]
+    return {one.name: one for one in found}
+
+
+def choose(names: Sequence[str], known: Mapping[str, Candidate]) -> tuple[Candidate, ...]:
+    """The candidates of that name, family or pattern (kn*), in the table's order; all of them where none is named."""
+    asked = [name for words in names for name in words.split(",") if name]
+    if not asked:
+        if names:
+            raise UserError(f"models must name at least one: {','.join(names)!r}; leave it out for all of them")
+        return tuple(known.values())
+    families = list(dict.fromkeys(one.family for one in known.values()))
+    for name in asked:
+        if not any(_matches(name, one) for one in known.values()):
+            all_names = f"names are {', '.join(known)}; families are {', '.join(families)}"
+            remedy = did_you_mean(name, [*known, *families], all_names)
+            raise UserError(f"there is no model {name!r} to compare; {remedy}")
+    return tuple(one for one in known.values() if any(_matches(name, one) for name in asked))
+
+
+def _matches(name: str, candidate: Candidate) -> bool:
+    return fnmatch(candidate.name, name) or candidate.family == name
+
+
+def parts_of_mixture(
+    among: Sequence[Candidate], tokenizers: Mapping[str, str], validation: Mapping[str, float]
+) -> list[str]:
+    """The n-gram of the highest order and the two best networks, of one tokenizer: a third adds next to nothing.
+
+    `tokenizers` are the fingerprints of the runs that are there, `validation` the bits per byte of validation chunks of
+    the training text, where a run has them: the text that is reported chooses nothing. The n-gram needs no such result,
+    because Kneser-Ney of a higher order interpolates with the lower ones where it has seen little.
+    """
+    there = [one for one in among if one.name in tokenizers]
+    neural = [one for one in there if one.by_gradient and one.name in validation]
+    shared = [tokenizers[one.name] for one in (neural or there) if not one.settings.get("tokenizer")][:1]
+    ngrams = [one for one in there if one.model == "ngram" and [tokenizers[one.name]] == shared]
+    parts = [max(ngrams, key=lambda one: one.settings["order"]).name] if ngrams else []
+    kin = [one.name for one in neural if [tokenizers[one.name]] == shared]
+    return parts + sorted(kin, key=lambda name: validation[name])[:2]
+
 
 KIND = "comparison"
 DEFAULT_BUDGET, QUICK_BUDGET = "60s", "26s"  # of training, for a neural model
@@ -36,7 +117,8 @@ class CompareConfig:
     """What to compare, and how long each model may take."""
 
     models: tuple[str, ...] = ()
-    """Names of candidates (gru), families (recurrent) or patterns (kn*); without any, all of them."""
+    """Names (gru, kn7), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*), with commas or
+    spaces between; without any, all of them."""
     budget: str = ""
     """How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s."""
     total: str = ""
@@ -44,7 +126,7 @@ class CompareConfig:
     quick: bool = False
     """A budget that is done in a few minutes."""
     seeds: int = 1
-    """Train what begins with random weights so many times, and show the mean."""
+    """Train what begins with random weights so many times, and show the mean and its interval."""
     pretrained: tuple[str, ...] = ()
     """Models that are only measured: run folders, GGUF files, Hugging Face folders, or smollm2."""
     tokenizer: str = "byte"
@@ -56,6 +138,7 @@ class CompareConfig:
     bytes: int = 0
     """Measure on at most so many bytes; 0: so many that measuring takes little beside the training."""
     seed: int = 0
+    """For first weights, the order of the text, dropout and samples."""
     device: str = "auto"
     """auto, cpu or cuda."""
 
@@ -71,9 +154,26 @@ class CompareConfig:
         pick_device(self.device)
 
     @property
+    def picked_device(self) -> str:
+        """cpu or cuda."""
+        return str(pick_device(self.device))
+
+    @property
     def candidates(self) -> tuple[Candidate, ...]:
         """What is compared, with the settings for this budget and device, in the table's order."""
-        return choose(self.models, candidates(self.seconds_each, str(pick_device(self.device))))
+        return choose(self.models, candidates(self.seconds_each, self.picked_device))
+
+    @property
+    def pretrained_candidates(self) -> list[Candidate]:
+        """The models that are only measured, each under a name unlike that of every other row."""
+        named: dict[str, Candidate] = {}
+        taken = candidates()
+        for path in dict.fromkeys(self.pretrained):
+            stem = Path(path).absolute().name.removesuffix(".gguf")
+            names = (stem, *(f"{stem}-{i}" for i in range(2, len(self.pretrained) + len(taken) + 2)))
+            name = next(name for name in names if name not in named and name not in taken)
+            named[name] = Candidate(name, name, PRETRAINED, path)
+        return list(named.values())
 
     @property
     def each(self) -> str:
@@ -101,22 +201,16 @@ class CompareConfig:
     def common(self) -> dict[str, Any]:
         """What all rows must have in common, so that a comparison can be resumed."""
         alike = {name: getattr(self, name) for name in ("seeds", "tokenizer", "field", "bytes", "seed")}
-        return alike | {"budget": self.each, "device": str(pick_device(self.device)), "octavo": __version__}
+        return alike | {"budget": self.each, "device": self.picked_device, "octavo": __version__}
 
-    def flags(self) -> list[str]:
-        """The words of a command line that say the same."""
-        words: list[str] = []
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if value == one.default:
-                continue
-            flag = "--with" if one.name == "pretrained" else f"--{one.name}"
-            words += [flag, *([] if value is True else map(str, value if isinstance(value, tuple) else (value,)))]
-        return words
+    def scored_part(self, corpus: Corpus) -> Split:
+        """The part of the held-out text that every model is measured on: its beginning, or all of it."""
+        limit = self.bytes or MIN_SCORED_BYTES + int(SCORED_BYTES_PER_SECOND * min(self.seconds_each or 0.0, 600.0))
+        return first_part(corpus.valid, limit)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as the page shows them."""
-        values = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        values: dict[str, Any] = plain_json(self)
         return values | self.common | {"models": [one.name for one in self.candidates]}
 
 
@@ -128,9 +222,13 @@ class Place:
     folder: Path
     name: str
 
+    def open_store(self, common: Mapping[str, Any], differs: Callable[[Mapping[str, Any]], str]) -> Store:
+        """What is stored of the comparison; the folder may hold its text already."""
+        return Store.open(self.folder, KIND, common, differs, (OWN_TEXT,))
+
     def command(self, config: CompareConfig, jobs: int = 1) -> str:
         """Reproduces the comparison, or resumes it."""
-        words = [*config.flags(), *(["--jobs", str(jobs)] if jobs > 1 else [])]
+        words = [*flags_of(config), *(["--jobs", str(jobs)] if jobs > 1 else [])]
         return shlex.join(["octavo", "compare", *self.sources, *words, "--out", str(self.folder)])
 
 
@@ -161,9 +259,3 @@ def _save_text(text: str | bytes, out: str | Path | None) -> Place:
         with whole_file(path) as file:
             file.write(data)
     return Place([str(path)], folder, "text")
-
-
-def scored_part(corpus: Corpus, config: CompareConfig) -> Split:
-    """The part of the held-out text that every model is measured on: its beginning, or all of it."""
-    limit = config.bytes or MIN_SCORED_BYTES + int(SCORED_BYTES_PER_SECOND * min(config.seconds_each or 0.0, 600.0))
-    return first_part(corpus.valid, limit)

@@ -102,17 +102,14 @@ def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split)
     if spec.fitting == "mixture":  # one pass over the tokens that the weights are learnt on; parts are counted apart
         return float(cost_of(model, Shape()).per_token("forward") * run.record["train_tokens"])
     if spec.fitting == "counts":
-        steps = sum(max(_steps(metrics, held), default=0) for held in (True, False))
+        # A neural bigram's: while some pairs were held out, and again on all of them.
+        logged = [(int(row["step"]), "held_out" in row) for row in metrics if "step" in row]
+        steps = sum(max((step for step, held in logged if held == first), default=0) for first in (True, False))
         contexts = min(model.config.batch, _different_tokens(run, train)) if steps else 1
         return float(steps * cost_of(model, Shape(batch=contexts)).training_flops) if steps else 0.0
     training = run.record["training"]
     shape = Shape(training["streams"], training["sequence_length"], getattr(model.config, "memory", 0))
     return float(cost_of(model, shape).training_flops) / shape.tokens * float(run.record["train_tokens"])
-
-
-def _steps(metrics: Sequence[Mapping[str, Any]], held: bool) -> list[int]:
-    """The steps of a neural bigram's rows: while some pairs were held out, or of all of them."""
-    return [int(row["step"]) for row in metrics if "step" in row and ("held_out" in row) == held]
 
 
 def _different_tokens(run: Run, train: Split) -> int:

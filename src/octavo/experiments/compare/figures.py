@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from octavo.experiments.compare.rows import Comparison, Row
+from markupsafe import Markup
+
+from octavo.experiments.compare.rows import CompareRow, Comparison
+from octavo.experiments.table import csv_text
 from octavo.io.files import whole_folder
-from octavo.pages.figures.axis import number
-from octavo.pages.figures.lines import Series, draw_lines
+from octavo.io.run_folder import METRICS
+from octavo.pages.figures.charts import Series, draw_lines
 from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
+from octavo.pages.figures.plot import number
 from octavo.pages.figures.svg import Drawing, figure
-from octavo.tasks.run import METRICS
+from octavo.pages.markup import NOTHING
+from octavo.pages.sections import paragraph, section, side_by_side, subsection
+from octavo.training.metrics_log import read_rows
 
 FIGURES = "figures"  # the folder inside that of the comparison
 FAMILIES = ("counts", "recurrent", "attention", "mixture", "pretrained")  # in the order of their marks; others follow
@@ -65,10 +67,26 @@ COSTS = (
 )  # fmt: skip
 
 
-def figures(comparison: Comparison, curves: Curves) -> list[Figure]:
-    """The three trade-offs and the learning curves; those with nothing to draw are left out."""
+def draw_figures(comparison: Comparison, curves: Curves, folder: Path) -> list[Figure]:
+    """The three trade-offs and the learning curves, but for those with nothing to draw; in the folder `figures` of a
+    comparison's folder, each also as .svg and .csv."""
     drawn = [*(trade_off(comparison, cost) for cost in COSTS), learning_curves(curves)]
-    return [one for one in drawn if one.drawing]
+    drawn = [one for one in drawn if one.drawing]
+    with whole_folder(folder / FIGURES) as work:
+        for one in drawn:
+            assert one.drawing is not None
+            (work / f"{one.name}.svg").write_text(one.drawing.file(one.caption), encoding="utf-8")
+            (work / f"{one.name}.csv").write_text(csv_text(one.columns, one.data), encoding="utf-8")
+    return drawn
+
+
+def figures_section(drawn: Sequence[Figure]) -> Markup:
+    """The section of the page with the figures."""
+    if not drawn:
+        return NOTHING
+    files = f"The same figures as SVG files, with their data as CSV, are in the folder {FIGURES}."
+    cells = side_by_side(*(subsection(figure.title, figure) for figure in drawn))
+    return section("Cost and learning curves", paragraph(EXPLAINED), cells, paragraph(files, quiet=True))
 
 
 def trade_off(comparison: Comparison, cost: Cost) -> Figure:
@@ -78,9 +96,10 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
     best = set(frontier([at for _, at in drawable], cost.more_is_better))
     families = [*FAMILIES, *sorted({row.family for row in models} - set(FAMILIES))]
     marks = [
-        Mark(row.model, families.index(row.family), *at, row.low, row.high, row.dominated, _in_words(row, at, cost))
-        for row, at in drawable
-    ]
+        Mark(row.model, families.index(row.family), x, y, row.low, row.high, row.dominated,
+             f"{row.model}: {y:.4f} bits per byte, {number(x)} {cost.unit}")
+        for row, (x, y) in drawable
+    ]  # fmt: skip
     outside = [
         (row.model, row.bits_per_byte)
         for row in comparison
@@ -96,22 +115,17 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
     return Figure(cost.name, cost.title, drawing, caption, columns, data)
 
 
-def _place(row: Row, cost: Cost) -> tuple[float, float] | None:
+def _place(row: CompareRow, cost: Cost) -> tuple[float, float] | None:
     """Where a row is drawn; None where one of its two numbers is missing or infinite."""
     x, y = getattr(row, cost.column), row.bits_per_byte
-    if row.error is not None or x is None or y is None or not math.isfinite(y) or y <= 0:
+    if x is None or y is None or not row.is_finite or y <= 0:
         return None
-    least = MIN_SECONDS if cost.column == "seconds" else 1
-    return max(float(x), least), y
+    return max(float(x), MIN_SECONDS if cost.column == "seconds" else 1), y
 
 
-def _in_words(row: Row, at: tuple[float, float], cost: Cost) -> str:
-    return f"{row.model}: {at[1]:.4f} bits per byte, {number(at[0])} {cost.unit}"
-
-
-def _left_out(models: Sequence[Row], cost: Cost) -> str:
+def _left_out(models: Sequence[CompareRow], cost: Cost) -> str:
     missing = [row for row in models if _place(row, cost) is None and row.error is None]
-    infinite = [row.model for row in missing if row.bits_per_byte is not None and not math.isfinite(row.bits_per_byte)]
+    infinite = [row.model for row in missing if row.bits_per_byte is not None and not row.is_finite]
     unknown = [row.model for row in missing if row.model not in infinite]
     words = f" Infinite, and so not drawn: {', '.join(infinite)}." if infinite else ""
     return words + (f" Not drawn, because unknown: {', '.join(unknown)}." if unknown else "")
@@ -134,34 +148,8 @@ def read_curves(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
     """The validation curves in the runs' metrics; models that were not trained step by step are left out."""
     curves = {}
     for row in comparison:
-        path = comparison.folder / row.run / METRICS if comparison.folder and row.run else None
-        if path is not None and path.is_file() and (points := _held_out(path)):
-            curves[row.model] = points
-    return curves
-
-
-def _held_out(path: Path) -> list[tuple[float, float]]:
-    """The points of one run, over the seconds that its log gives."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    return [
-        (max(MIN_SECONDS, float(row["seconds"])), float(row["held_out_bits_per_byte"]))
-        for row in rows
-        if isinstance(row.get("held_out_bits_per_byte"), int | float) and isinstance(row.get("seconds"), int | float)
-    ]
-
-
-def write_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Each figure as .svg and .csv, in the folder `figures` of a comparison's folder."""
-    with whole_folder(folder / FIGURES) as work:
-        for one in figures:
-            if one.drawing is not None:
-                (work / f"{one.name}.svg").write_text(one.drawing.file(one.caption), encoding="utf-8")
-            (work / f"{one.name}.csv").write_text(_csv(one), encoding="utf-8")
-    return sorted((folder / FIGURES).iterdir())
-
-
-def _csv(figure: Figure) -> str:
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerows([figure.columns, *figure.data])
-    return written.getvalue()
+        if path := comparison.file(row.run and f"{row.run}/{METRICS}"):
+            logged = [(one.get("seconds"), one.get("held_out_bits_per_byte")) for one in read_rows(path.read_bytes())]
+            numbers = [(x, y) for x, y in logged if isinstance(x, int | float) and isinstance(y, int | float)]
+            curves[row.model] = [(max(MIN_SECONDS, float(x)), float(y)) for x, y in numbers]
+    return {model: points for model, points in curves.items() if points}

@@ -11,72 +11,43 @@ import numpy as np
 from markupsafe import Markup
 
 from octavo.experiments.compare.advice import DOMINATED
-from octavo.experiments.compare.figures import (
-    COSTS,
-    EXPLAINED,
-    FIGURES,
-    Figure,
-    figures,
-    read_curves,
-    trade_off,
-    write_figures,
-)
+from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
-from octavo.experiments.compare.rows import CSV, Comparison, Row
+from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
+from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.pages import sections
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, element
-from octavo.pages.sections import (
-    bullets,
-    facts,
-    notebook_view,
-    paragraph,
-    paragraphs,
-    section,
-    side_by_side,
-    subsection,
-)
-from octavo.tasks.run import REPORT, SAMPLES
+from octavo.pages.sections import bullets, facts, paragraph, paragraphs, section, subsection
 
 SAMPLE_CHARACTERS = 420  # shown of each model's sample
 
 
-def write_page(comparison: Comparison, held_out: bytes) -> Path:
+def write_page(comparison: Comparison, held_out: bytes) -> None:
     """Write the page, its figures as files and the table as CSV into the comparison's folder, from what lies there.
 
     `held_out` is the held-out text, or as much of its beginning as is to be searched.
     """
     folder = comparison.folder
     assert folder is not None, "a comparison without a folder has no page"
-    drawn = figures(comparison, read_curves(comparison))
-    write_figures(drawn, folder)
+    drawn = draw_figures(comparison, read_curves(comparison), folder)
     write_text(folder / CSV, comparison.to_csv())
     page = comparison_page(comparison, held_out, read_byte_costs(comparison), drawn, read_samples(comparison))
     write_text(folder / REPORT, page)
-    return folder / REPORT
 
 
 def read_byte_costs(comparison: Comparison) -> ByteCosts:
     """The bits that each byte cost, for the models whose file is there; mapped, so that a long text costs nothing."""
-    files = {row.model: str(row.byte_costs) for row in comparison if row.byte_costs}
-    return {model: np.load(path, mmap_mode="r") for model, path in _files(comparison, files).items()}
+    files = {row.model: comparison.file(row.byte_costs) for row in comparison if not row.error}
+    return {model: np.load(path, mmap_mode="r") for model, path in files.items() if path}
 
 
 def read_samples(comparison: Comparison) -> dict[str, str]:
     """What each run wrote when it was trained."""
-    files = {row.model: f"{row.run}/{SAMPLES}" for row in comparison if row.run}
-    return {model: path.read_text("utf-8", "replace") for model, path in _files(comparison, files).items()}
-
-
-def _files(comparison: Comparison, names: Mapping[str, str]) -> dict[str, Path]:
-    """A file of each model that did not fail, where it is there."""
-    assert comparison.folder is not None
-    paths = {
-        row.model: comparison.folder / names[row.model] for row in comparison if row.model in names and not row.error
-    }
-    return {model: path for model, path in paths.items() if path.is_file()}
+    files = {row.model: comparison.file(row.run and f"{row.run}/{SAMPLES}") for row in comparison if not row.error}
+    return {model: path.read_text("utf-8", "replace") for model, path in files.items() if path}
 
 
 def comparison_page(
@@ -90,7 +61,7 @@ def comparison_page(
         if comparison.advice else NOTHING,
         section("Results", comparison_table(comparison), bullets(footnotes(comparison), "notes")),
         _proof(comparison.proof),
-        _figures(drawn),
+        figures_section(drawn),
         same_passage(comparison, held_out, byte_costs),
         disagreements(comparison, held_out, byte_costs),
         _samples([row for row in comparison if samples.get(row.model)], samples),
@@ -101,7 +72,7 @@ def comparison_page(
 
 def comparison_html(comparison: Comparison) -> str:
     """What a notebook shows: the advice, the table, and bits per byte against training time."""
-    return notebook_view(
+    return sections.notebook_view(
         paragraphs(comparison.advice), comparison_table(comparison, links=False),
         bullets(footnotes(comparison), "notes"), trade_off(comparison, COSTS[0]),
     )  # fmt: skip
@@ -131,15 +102,7 @@ def _proof(proof: Mapping[str, Any] | None) -> Markup:
     ))  # fmt: skip
 
 
-def _figures(drawn: Sequence[Figure]) -> Markup:
-    if not drawn:
-        return NOTHING
-    files = f"The same figures as SVG files, with their data as CSV, are in the folder {FIGURES}."
-    cells = side_by_side(*(subsection(figure.title, figure) for figure in drawn))
-    return section("Cost and learning curves", paragraph(EXPLAINED), cells, paragraph(files, quiet=True))
-
-
-def _samples(rows: Sequence[Row], samples: Mapping[str, str]) -> Markup:
+def _samples(rows: Sequence[CompareRow], samples: Mapping[str, str]) -> Markup:
     if not rows:
         return NOTHING
     cards = sections.sample_cards([(row.model, samples[row.model]) for row in rows], "Samples", SAMPLE_CHARACTERS)
@@ -160,16 +123,14 @@ def _reproduce(comparison: Comparison) -> Markup:
     settings["context"] = "; ".join(policies(comparison))
     groups = {"Settings": settings, "Machine": comparison.machine, "Versions": comparison.versions}
     lists = [
-        subsection(title, facts((name, _plain(name, value)) for name, value in pairs.items() if value != ""))
+        subsection(title, facts(
+            (name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else size(value)
+             if name == "memory" and isinstance(value, int) else str(value))
+            for name, value in pairs.items() if value != ""
+        ))
         for title, pairs in groups.items()
-    ]
+    ]  # fmt: skip
     return sections.reproduce([comparison.command], subsection("Text", facts(text)), *lists)
-
-
-def _plain(name: str, value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return size(value) if name == "memory" and isinstance(value, int) else str(value)
 
 
 def _stages(seconds: Mapping[str, float]) -> Markup:
@@ -184,25 +145,20 @@ def _stages(seconds: Mapping[str, float]) -> Markup:
 
 def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
     """The table, in a box that scrolls by itself; with `links`, a name leads to the page of its run."""
-    rows = [_row(row, _address(comparison, row) if links else "") for row in comparison]
-    return sections.table(page_columns(Row), rows, kind="comparison", label="Results", row_headers=True)
+    files = {row.model: row.run and f"{row.run}/{REPORT}" for row in comparison}
+    rows = [_row(row, quote(str(files[row.model])) if links and comparison.file(files[row.model]) else "")
+            for row in comparison]  # fmt: skip
+    return sections.table(page_columns(CompareRow), rows, kind="comparison", label="Results", row_headers=True)
 
 
-def _address(comparison: Comparison, row: Row) -> str:
-    """Where the run's own page is, seen from that of the comparison; empty where it has none."""
-    if comparison.folder is None or row.run is None or not (comparison.folder / row.run / REPORT).is_file():
-        return ""
-    return quote(f"{row.run}/{REPORT}")
-
-
-def _row(row: Row, address: str) -> sections.Row:
+def _row(row: CompareRow, address: str) -> sections.TableRow:
     name = sections.link(address, row.model) if address else row.model
     badge = element("span", "best", class_="badge") if row.best else ""
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
-        return sections.Row((first, f"failed: {row.error}"), "failed")
+        return sections.TableRow((first, f"failed: {row.error}"), "failed")
     kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == "compressor" else ""
-    return sections.Row((first, *cells_of(row)[1:]), kind)
+    return sections.TableRow((first, *cells_of(row)[1:]), kind)
 
 
 def footnotes(comparison: Comparison) -> list[str]:

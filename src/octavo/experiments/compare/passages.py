@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from octavo.experiments.compare.rows import MIXTURE, Comparison, Row
+from octavo.experiments.compare.rows import MIXTURE, CompareRow, Comparison
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import paragraph, section, side_by_side, subsection, tabs
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
@@ -80,9 +80,9 @@ def disagreements(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts
     return section("Where the models disagree most", paragraph(explained), surprisal_legend(), *parts)
 
 
-def pairs(comparison: Comparison, byte_costs: ByteCosts) -> list[tuple[Row, Row]]:
+def pairs(comparison: Comparison, byte_costs: ByteCosts) -> list[tuple[CompareRow, CompareRow]]:
     """The best rows of different families, two by two; of one family alone, its best two. Mixtures do not count."""
-    known = [row for row in comparison if row.model in byte_costs and _finite(row) and row.family != MIXTURE]
+    known = [row for row in comparison if row.model in byte_costs and row.is_finite and row.family != MIXTURE]
     best = list({row.family: row for row in reversed(known)}.values())
     best.sort(key=lambda row: row.bits_per_byte or 0.0)
     return list(combinations(best if len(best) > 1 else known[:2], 2))[:PAIRS]
@@ -103,7 +103,7 @@ def farthest(less_N: NDArray[Any], more_N: NDArray[Any], text: bytes) -> list[Pl
     return [_whole_words(place, text) for place in places]
 
 
-def _both(place: Place, rows: Sequence[Row], text: bytes, byte_costs: ByteCosts) -> Markup:
+def _both(place: Place, rows: Sequence[CompareRow], text: bytes, byte_costs: ByteCosts) -> Markup:
     """A place under two models, side by side."""
     start, end, _ = place
     first = character_start(text, max(0, start - CONTEXT_BYTES))
@@ -122,24 +122,18 @@ def pieces_of(data: bytes, bits_N: NDArray[Any]) -> list[Piece]:
     costs = bits_N.astype(np.float64).tolist()
     for piece in whole_characters((data[i : i + 1], bits) for i, bits in enumerate(costs)):
         last = merged[-1] if merged else None
-        if last and "\n" not in last.text + piece.text and _same(last, piece.bits_per_byte):
+        # Equal infinities are close, too.
+        same = last is not None and math.isclose(last.bits_per_byte, piece.bits_per_byte, rel_tol=1e-9)
+        if last and same and "\n" not in last.text + piece.text:
             merged[-1] = Piece(last.text + piece.text, last.bytes + piece.bytes, last.bits + piece.bits)
         else:
             merged.append(piece)
     return merged
 
 
-def _same(last: Piece, bits_per_byte: float) -> bool:
-    return last.bits_per_byte == bits_per_byte or math.isclose(last.bits_per_byte, bits_per_byte, rel_tol=1e-9)
-
-
 def _bits(bits_N: NDArray[Any]) -> str:
     total = float(bits_N.astype(np.float64).sum())
     return f"{total:,.0f} bits" if math.isfinite(total) else "impossible"
-
-
-def _finite(row: Row) -> bool:
-    return row.bits_per_byte is not None and math.isfinite(row.bits_per_byte) and row.error is None
 
 
 def _whole_words(place: Place, text: bytes) -> Place:

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from octavo.config import from_json
+from octavo.config import from_json, plain_json
 from octavo.errors import UserError
-from octavo.experiments.table import Column, keys_of, plain_json, show_amount, show_bits, show_seconds, to_csv
+from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size
 
 RESULT = "comparison.json"
@@ -23,24 +23,25 @@ NOT_NEURAL = ("counts", MIXTURE, PRETRAINED, COMPRESSOR)
 
 
 @dataclass(frozen=True)
-class Row:
+class CompareRow:
     """One model; None where something is not known or does not apply."""
 
     model: Annotated[str, Column("model", align="left")]
     title: Annotated[str, Column("", align="left", rank=9, outputs=("terminal",))]
     family: str
     bits_per_byte: Annotated[
-        float | None, Column("bits/byte", _bits, "bits per byte of the held-out text", of_row=True)
-    ] = None
-    """Infinite where a token of the held-out text has probability zero, None where the model failed."""
+        float | None, Column("bits/byte", lambda row: row.shown_bits, "bits per byte of the held-out text", of_row=True)
+    ] = None  # infinite where a token of the held-out text has probability zero, None where the model failed
     best: Annotated[
-        bool, Column("", _mark, "", "left", of_row=True, outputs=("terminal",))
+        bool, Column("", lambda row: "*" if row.best else "-" if row.dominated else "", "", "left", of_row=True,
+                     outputs=("terminal",))
     ] = False  # fmt: skip
     dominated: bool = False
-    low: Annotated[float | None, Column("95 %", _interval, "95 % confidence interval", rank=4, of_row=True)] = None
+    low: Annotated[
+        float | None, Column("95 %", lambda row: row.shown_interval, "95 % confidence interval", rank=4, of_row=True)
+    ] = None
     high: float | None = None
-    interval: str = ""
-    """What the 95 % interval from low to high is over."""
+    interval: str = ""  # what the 95 % interval from low to high is over
     seconds: Annotated[float | None, Column("train s", show_seconds, "seconds of training", rank=1)] = None
     parameters: Annotated[int | None, Column("params", show_amount, "weights, or n-grams", rank=5)] = None
     flops: Annotated[
@@ -51,14 +52,11 @@ class Row:
     memory: Annotated[int | None, Column("memory", size, "of training, at its peak", rank=8)] = None
     """Bytes beyond what the process held before."""
     bytes: Annotated[int | None, Column("size", size, "the model's files on disk", rank=2)] = None
-    run: str | None = None
-    """Its folder, seen from that of the comparison; with several seeds, that of the first."""
+    run: str | None = None  # its folder, seen from that of the comparison; with several seeds, that of the first
     byte_costs: str | None = None
     """A .npy file, seen from the folder of the comparison: the cost in bits of each byte of the held-out text."""
-    policy: str = ""
-    """How much context each token was scored with."""
-    impossible: int = 0
-    """Tokens with probability zero."""
+    policy: str = ""  # how much context each token was scored with
+    impossible: int = 0  # tokens with probability zero
     error: str | None = None
 
     @property
@@ -72,59 +70,54 @@ class Row:
         return self.family not in NOT_NEURAL
 
     @property
+    def is_finite(self) -> bool:
+        """Whether it has a result, and one that is finite."""
+        return self.error is None and self.bits_per_byte is not None and math.isfinite(self.bits_per_byte)
+
+    @property
+    def shown_bits(self) -> str:
+        return "failed" if self.bits_per_byte is None else show_bits(self.bits_per_byte)
+
+    @property
+    def shown_interval(self) -> str:
+        return f"{self.low:.3f}–{self.high:.3f}" if self.low is not None and self.high is not None else ""
+
+    @property
     def style(self) -> str:
         """On a terminal."""
         return "bold" if self.best else "dim" if self.dominated or self.error else ""
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Row:
+    def of(cls, record: Mapping[str, Any]) -> CompareRow:
         """The row of a JSON object."""
         infinite = record.get("impossible", 0) > 0 and record.get("error") is None
         return from_json(cls, record) if not infinite else cls(**{**record, "bits_per_byte": math.inf})
-
-
-def _bits(row: Row) -> str:
-    return "failed" if row.bits_per_byte is None else show_bits(row.bits_per_byte)
-
-
-def _mark(row: Row) -> str:
-    return "*" if row.best else "-" if row.dominated else ""
-
-
-def _interval(row: Row) -> str:
-    return f"{row.low:.3f}–{row.high:.3f}" if row.low is not None and row.high is not None else ""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What came of a comparison: rows from best to worst, and what makes them comparable."""
 
-    rows: tuple[Row, ...]
-    corpus: dict[str, Any]
-    """name, source (a list), train and valid with bytes, sha256: as a run's record has it."""
+    rows: tuple[CompareRow, ...]
+    corpus: dict[str, Any]  # name, source (a list), train and valid with bytes, sha256: as a run's record has it
     proof: dict[str, Any] | None = None
     """Of the best row: model, claimed_bytes, archive_bytes, archive_bits_per_byte, restored, difference."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """budget (in words), models, seeds, seed, device, tokenizer."""
-    machine: dict[str, Any] = field(default_factory=dict)
-    """system, processor, cores, memory, device."""
-    versions: dict[str, str] = field(default_factory=dict)
-    """octavo, python, torch, numpy."""
+    settings: dict[str, Any] = field(default_factory=dict)  # budget (in words), models, seeds, seed, device, tokenizer
+    machine: dict[str, Any] = field(default_factory=dict)  # system, processor, cores, memory, device
+    versions: dict[str, str] = field(default_factory=dict)  # octavo, python, torch, numpy
     seconds: dict[str, float] = field(default_factory=dict)
     """What the stages took: training, scoring, generation, compressors, proof, page."""
-    command: str = ""
-    """Reproduces it."""
+    command: str = ""  # reproduces it
     folder: Path | None = None
-    advice: tuple[str, ...] = ()
-    """The recommendation, sentence by sentence."""
+    advice: tuple[str, ...] = ()  # the recommendation, sentence by sentence
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[CompareRow]:
         return iter(self.rows)
 
-    def __getitem__(self, model: str) -> Row:
+    def __getitem__(self, model: str) -> CompareRow:
         for row in self.rows:
             if row.model == model:
                 return row
@@ -134,19 +127,24 @@ class Comparison:
         return any(row.model == model for row in self.rows)
 
     @property
-    def best(self) -> Row | None:
+    def best(self) -> CompareRow | None:
         """The row with the fewest bits per byte, compressors aside; None where every model failed."""
         return next((row for row in self.rows if row.best), None)
 
     @property
-    def failed(self) -> Sequence[Row]:
+    def failed(self) -> Sequence[CompareRow]:
         """The rows without a result."""
         return [row for row in self.rows if row.error is not None]
 
+    def file(self, name: str | None) -> Path | None:
+        """The file of a name that is seen from the folder, where it is there."""
+        path = self.folder / name if self.folder is not None and name else None
+        return path if path is not None and path.is_file() else None
+
     def column(self, name: str) -> list[Any]:
         """One value of every row, in their order."""
-        if name not in keys_of(Row):
-            raise UserError(f"there is no column {name!r}; columns are {', '.join(keys_of(Row))}")
+        if name not in keys_of(CompareRow):
+            raise UserError(f"there is no column {name!r}; columns are {', '.join(keys_of(CompareRow))}")
         return [getattr(row, name) for row in self.rows]
 
     def to_json(self) -> dict[str, Any]:
@@ -157,12 +155,12 @@ class Comparison:
     def of(cls, record: Mapping[str, Any], folder: Path | None = None) -> Comparison:
         """The comparison of a JSON object."""
         known = {one.name: record[one.name] for one in fields(cls) if one.name in record}
-        rows = tuple(Row.of(row) for row in record["rows"])
+        rows = tuple(CompareRow.of(row) for row in record["rows"])
         return cls(**{**known, "rows": rows, "advice": tuple(record["advice"]), "folder": folder})
 
     def to_csv(self) -> str:
         """A line for each row, below a line of names."""
-        return to_csv(Row, self.rows)
+        return to_csv(CompareRow, self.rows)
 
     def to_pandas(self) -> Any:
         """A data frame, where pandas is installed."""
@@ -170,7 +168,7 @@ class Comparison:
             pandas: Any = importlib.import_module("pandas")
         except ImportError as error:
             raise UserError("to_pandas needs pandas, which is not installed; try pip install pandas") from error
-        return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(keys_of(Row)))
+        return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(keys_of(CompareRow)))
 
     def _repr_html_(self) -> str:
         from octavo.experiments.compare.page import comparison_html  # which needs these rows

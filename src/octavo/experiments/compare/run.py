@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, harmonic_mean
 from time import perf_counter
 from typing import Any
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
+from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, identity_of
 from octavo.experiments.compare.advice import advice, rank_rows
-from octavo.experiments.compare.candidates import MIX, Candidate, candidates, parts_of_mixture
-from octavo.experiments.compare.config import KIND, OWN_TEXT, CompareConfig, Text, place_of, scored_part
+from octavo.experiments.compare.config import MIX, Candidate, CompareConfig, Text, parts_of_mixture, place_of
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.measure import t_interval
 from octavo.experiments.compare.page import write_page
-from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, Comparison, Row
-from octavo.experiments.excerpts import describe_texts, first_part
+from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
-from octavo.experiments.store import Store
 from octavo.io.files import write_text
-from octavo.scoring.bits_per_byte import finite
-from octavo.tasks.task import pick_device
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
 PAGE_BYTES = 1 << 20  # of the held-out text that the page shows passages of
@@ -57,25 +54,25 @@ class Comparing:
     ) -> None:  # fmt: skip
         self.config, self.progress, self.place = config, progress, place_of(text, out)
         corpus = config.text.open(self.place.sources)
-        self.held_out = scored_part(corpus, config)
+        self.held_out = config.scored_part(corpus)
         self.corpus = {"name": self.place.name, **corpus.describe(), "scored": self.held_out.describe()}
         self.data = describe_texts(corpus, corpus.train, self.held_out, config.valid, config.field)
         self.candidates = config.candidates
-        self.pretrained = [
-            Candidate(name, name, PRETRAINED, path) for name, path in name_apart(config.pretrained).items()
-        ]
+        self.pretrained = config.pretrained_candidates
         self.command = self.place.command(config, jobs)
         common = {"corpus": self.corpus, "settings": config.common}
-        store = Store.open(self.place.folder, KIND, common, self._differs, (OWN_TEXT,))
-        self.runner = Runner(store, progress, self._rows, len(self._plan()) + self._later(), jobs, self.command)
+        store = self.place.open_store(common, self._differs)
+        self.mixture = next((one for one in self.candidates if one.name == MIX), None)
+        later = 1 + (config.seeds if self.mixture else 0)  # cells that depend on others: the proof and the mixtures
+        self.runner = Runner(store, progress, self._rows, len(self._plan()) + later, jobs, self.command)
 
     def run(self) -> Comparison:
         """All cells, then the proof of the best, the advice and the page."""
         with self.progress:
             try:
                 self.runner.run(self._plan())
-                if any(one.name == MIX for one in self.candidates):
-                    self._run_mixture()
+                if self.mixture is not None:
+                    self._run_mixture(self.mixture)
                 best = self._comparison().best
                 if best is not None:
                     self.runner.run([self._proof(best)])
@@ -109,16 +106,12 @@ class Comparing:
                 cells.append(Cell(one.name, "compressor", one.model, data=self.data, title=one.name))
             elif one.name != MIX:
                 cells += [self._cell(one, seed) for seed in range(self.config.seeds if one.is_random else 1)]
-        device = str(pick_device(self.config.device))
         for one in self.pretrained:
-            options = {"seed": self.config.seed, "title": one.title, "family": PRETRAINED, "device": device}
-            data = self.data | {IDENTITY: file_identity(Path(one.model))}
+            options = {"seed": self.config.seed, "title": one.title, "family": PRETRAINED,
+                       "device": self.config.picked_device}  # fmt: skip
+            data = self.data | identity_of(Path(one.model))
             cells.append(Cell(one.name, "pretrained", one.model, data=data, options=options))
         return cells
-
-    def _later(self) -> int:
-        """How many cells will depend on the others: the mixtures and the proof."""
-        return 1 + (self.config.seeds if any(one.name == MIX for one in self.candidates) else 0)
 
     def _cell(self, candidate: Candidate, seed: int, parts: Sequence[str] = ()) -> Cell:
         settings = {"parts": list(parts)} if parts else {
@@ -132,9 +125,9 @@ class Comparing:
             self.config.seed + seed, budget, options, title,
         )  # fmt: skip
 
-    def _run_mixture(self) -> None:
+    def _run_mixture(self, mixture: Candidate) -> None:
         """Plan and run the mixture of the best n-gram and networks."""
-        mixture, outcomes = next(one for one in self.candidates if one.name == MIX), self.runner.outcomes
+        outcomes = self.runner.outcomes
         names = [one.name for one in self.candidates if one.name in outcomes]
         runs = {name: value for name in names if "tokenizer" in (value := outcomes[name].value)}
         validation = {name: bits for name, value in runs.items() if (bits := value["validation_bits_per_byte"])}
@@ -155,7 +148,7 @@ class Comparing:
             for seed in range(seeds)
         ])  # fmt: skip
 
-    def _proof(self, best: Row) -> Cell:
+    def _proof(self, best: CompareRow) -> Cell:
         """Compressing the held-out text with the best run, of several seeds the first."""
         trained = self.runner.outcomes[best.model]
         options = {key: trained.value[key] for key in ("bits", "tokens")} | {"pretrained": best.family == PRETRAINED}
@@ -167,15 +160,13 @@ class Comparing:
 
     # ------------------------------------------------------------------ outcomes
 
-    def _rows(self, outcomes: Mapping[str, Outcome]) -> tuple[Row, ...]:
+    def _rows(self, _: Mapping[str, Outcome]) -> tuple[CompareRow, ...]:
         """The rows so far, which are also written."""
-        comparison = self._comparison(outcomes)
-        self._save(comparison)
-        return comparison.rows
+        return self._save(self._comparison()).rows
 
-    def _comparison(self, outcomes: Mapping[str, Outcome] | None = None) -> Comparison:
-        outcomes = self.runner.outcomes if outcomes is None else outcomes
-        rows = [row for one in (*self.candidates, *self.pretrained) if (row := self._row(one, outcomes)) is not None]
+    def _comparison(self) -> Comparison:
+        outcomes = self.runner.outcomes
+        rows = [row for one in (*self.candidates, *self.pretrained) if (row := self._row(one)) is not None]
         proofs = [one.value["proof"] | {"model": one.cell.key.removeprefix("proof-")} for one in outcomes.values()
                   if "proof" in one.value]  # fmt: skip
         return Comparison(
@@ -183,8 +174,9 @@ class Comparing:
             describe_machine(self.config.device), versions(), stage_seconds(outcomes), self.command, self.place.folder,
         )  # fmt: skip
 
-    def _row(self, candidate: Candidate, outcomes: Mapping[str, Outcome]) -> Row | None:
+    def _row(self, candidate: Candidate) -> CompareRow | None:
         """The row of a candidate whose cells are all there."""
+        outcomes = self.runner.outcomes
         keys = [key_of(candidate.name, seed) for seed in range(self.config.seeds)]
         found = [outcomes[key] for key in keys if key in outcomes]
         complete = candidate.family in (COMPRESSOR, PRETRAINED) or not candidate.is_random or len(found) == len(keys)
@@ -192,8 +184,8 @@ class Comparing:
             return None
         error = next((one.error for one in found if one.error is not None), None)
         if error is not None:
-            return Row(candidate.name, candidate.title, candidate.family, error=error)
-        rows = [replace(Row.of(one.value["row"]), flops=total_flops(one, outcomes)) for one in found]
+            return CompareRow(candidate.name, candidate.title, candidate.family, error=error)
+        rows = [replace(CompareRow.of(one.value["row"]), flops=total_flops(one, outcomes)) for one in found]
         return mean_row(rows) if len(rows) > 1 else rows[0]
 
     def _conclude(self) -> Comparison:
@@ -204,7 +196,7 @@ class Comparing:
         curves = {  # over the share of the time
             name: [(x / points[-1][0], y) for x, y in points] for name, points in read_curves(comparison).items()
         }
-        sentences = advice(comparison.rows, curves, str(pick_device(self.config.device)))
+        sentences = advice(comparison.rows, curves, self.config.picked_device)
         comparison = replace(comparison, advice=sentences)
         write_page(comparison, first_part(self.held_out, PAGE_BYTES).read())
         page = comparison.seconds.get("page", 0.0) + perf_counter() - began
@@ -220,26 +212,24 @@ def key_of(name: str, seed: int) -> str:
     return name if seed == 0 else f"{name}-seed{seed}"
 
 
-def mean_row(rows: Sequence[Row]) -> Row:
+def mean_row(rows: Sequence[CompareRow]) -> CompareRow:
     """The row of a model that was trained with several seeds."""
+
+    def known(key: str) -> list[Any]:
+        return [value for row in rows if (value := getattr(row, key)) is not None]
+
     bits = [row.bits_per_byte or 0.0 for row in rows]
-    mean = sum(bits) / len(bits)
-    low, high = t_interval(bits) if finite(mean) else (None, None)
+    mean = fmean(bits)
+    low, high = t_interval(bits) if math.isfinite(mean) else (None, None)
     means: dict[str, Any] = {
-        key: _mean([getattr(row, key) for row in rows]) for key in ("seconds", "flops", "generation_rate")
+        key: fmean(values) if (values := known(key)) else None for key in ("seconds", "flops", "generation_rate")
     }
-    inverse_rate = _mean([1 / row.score_rate for row in rows if row.score_rate])
-    memory = [row.memory for row in rows if row.memory is not None]
+    rates = [rate for rate in known("score_rate") if rate]
     return replace(
         rows[0], bits_per_byte=mean, low=low, high=high, interval=f"over {len(rows)} seeds" if low is not None else "",
-        **means, score_rate=1 / inverse_rate if inverse_rate else None, memory=max(memory, default=None),
+        **means, score_rate=harmonic_mean(rates) if rates else None, memory=max(known("memory"), default=None),
         impossible=sum(row.impossible for row in rows),
     )  # fmt: skip
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def total_flops(outcome: Outcome, outcomes: Mapping[str, Outcome]) -> float | None:
@@ -258,14 +248,3 @@ def stage_seconds(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
         for stage, value in stages.items():
             seconds[stage] += value
     return dict(seconds)
-
-
-def name_apart(paths: Sequence[str]) -> dict[str, str]:
-    """A name for each pretrained model, unlike that of every other row."""
-    named: dict[str, str] = {}
-    taken = candidates()
-    for path in dict.fromkeys(paths):
-        stem = Path(path).absolute().name.removesuffix(".gguf")
-        names = (stem, *(f"{stem}-{i}" for i in range(2, len(paths) + len(taken) + 2)))
-        named[next(name for name in names if name not in named and name not in taken)] = path
-    return named

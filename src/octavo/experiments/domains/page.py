@@ -10,29 +10,17 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from octavo.experiments.domains.result import ModelResult, Row, perplexity, rows_of
+from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexity, rows_of, show_gap
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
-from octavo.experiments.excerpts import first_bytes
 from octavo.experiments.table import cells_of, page_columns
-from octavo.pages.figures.bars import Bar, stacked_bars
+from octavo.io.run_folder import REPORT
+from octavo.pages import sections
+from octavo.pages.figures.charts import Bar, stacked_bars
 from octavo.pages.markup import element, join
-from octavo.pages.sections import (
-    code,
-    details,
-    facts,
-    link,
-    paragraph,
-    render_page,
-    reproduce,
-    section,
-    side_by_side,
-    subsection,
-    table,
-    verbatim,
-)
+from octavo.pages.sections import facts, link, paragraph, section, subsection, table
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run import REPORT
-from octavo.tasks.run_facts import number
+from octavo.tasks.language_page import character_start
+from octavo.tasks.run_page import number
 from octavo.text.token_display import on_one_line
 
 OPENING_BYTES = 320  # of each excerpt that the page shows
@@ -41,6 +29,10 @@ MEANINGS = (
     "words that the training text never has, but for such characters",
     f"known words, here at least {DOMAIN_RATIO:g} times as frequent as in the training text",
     "everything else, spaces and punctuation included",
+)
+ONE_GROUP = (
+    "A byte belongs to a group by its character and its word, so the groups are the same whatever the model's tokens "
+    "are; a token's bits are shared evenly among its bytes."
 )
 REPORTED_OVERLAP = 0.05  # share of an excerpt in the training text from which the page says so
 
@@ -55,15 +47,16 @@ def domains_page(
         "that are held out of training. Bits per byte is the cost of a byte; uncompressed text has 8. Compare "
         "different models by that, or by the perplexity per character, and never by the perplexity per token."
     )
-    return render_page(f"Two domains: {home} and {away}", lead, [
-        section("Bits per byte, by kind of word", _figure(measured), _meanings()),
+    return sections.render_page(f"Two domains: {home} and {away}", lead, [
+        section("Bits per byte, by kind of word", _figure(measured), facts(zip(GROUPS, MEANINGS, strict=True)),
+                paragraph(ONE_GROUP, quiet=True)),
         section("Results", _results(measured, folder), *_notes(measured)),
         section("Why token perplexities cannot be compared", *_conversion(measured)),
         section("Which words make the difference", *_gaps(measured, home, away)),
         section("With and without preprocessing", *_preprocessing(measured)),
         section("The most expensive words", *_words(measured)),
         section("The excerpts", *_openings(originals, _best(measured))),
-        reproduce([command]),
+        sections.reproduce([command]),
     ])  # fmt: skip
 
 
@@ -83,24 +76,14 @@ def _figure(measured: Sequence[ModelResult]) -> Markup:
     return stacked_bars(sets, GROUPS, caption, "bits per byte")
 
 
-def _meanings() -> Markup:
-    return join(facts(zip(GROUPS, MEANINGS, strict=True)), paragraph(
-        "A byte belongs to a group by its character and its word, so the groups are the same whatever the model's "
-        "tokens are; a token's bits are shared evenly among its bytes.", quiet=True,
-    ))  # fmt: skip
-
-
 def _results(measured: Sequence[ModelResult], folder: Path) -> Markup:
     rows = []
     for one in measured:
         for i, row in enumerate(rows_of([one], {})):
             _, _, *numbers = cells_of(row)
-            rows.append((_link(one, folder) if i == 0 else "", _text(one, (one.home, one.away)[i]), *numbers))
-    return table(page_columns(Row), rows)
-
-
-def _text(one: ModelResult, reading: Reading) -> str:
-    return f"{reading.text} + {one.steps}" if one.steps else reading.text
+            text = f"{row.text} + {one.steps}" if one.steps else row.text
+            rows.append((_link(one, folder) if i == 0 else "", text, *numbers))
+    return table(page_columns(DomainsRow), rows)
 
 
 def _link(one: ModelResult, folder: Path) -> Markup:
@@ -150,7 +133,8 @@ def _conversion(measured: Sequence[ModelResult]) -> list[Markup]:
     titles = ("model", "perplexity", "tokens", "bits = tokens × log₂ perplexity", "÷ bytes", "= bits per byte")
     parts.append(table(titles, sums, numeric=(1, 2, 3, 4, 5)))
     if len(best) == 2:
-        larger, better = (max(best, key=key) for key in (_per_token, _saved))
+        larger = max(best, key=lambda one: one.home.token_perplexity)
+        better = min(best, key=lambda one: one.home.bits)
         verdict = "yet it predicts the text better" if larger is better else "and it is the worse model too"
         parts.append(paragraph(
             f"On {best[0].home.text}, {larger.title} has the larger perplexity per token, {verdict}: the "
@@ -159,23 +143,13 @@ def _conversion(measured: Sequence[ModelResult]) -> list[Markup]:
     return parts
 
 
-def _per_token(one: ModelResult) -> float:
-    return one.home.token_perplexity
-
-
-def _saved(one: ModelResult) -> float:
-    return -one.home.bits
-
-
 def _gaps(measured: Sequence[ModelResult], home: str, away: str) -> list[Markup]:
     titles = ("model", "gap", *GROUPS)
-    rows = [
-        (_starred(one), _signed(one.gap), *map(_signed, gap(one.home, one.away).values()))
-        for one in measured
-    ]  # fmt: skip
+    rows = [(one.marked_name, *map(show_gap, (one.gap, *gap(one.home, one.away).values()))) for one in measured]
     prices = [
-        (_starred(one) if reading is one.home else "", reading.text,
-         *(f"{reading.share(g):.1%} at {_price(g.bits_per_byte)}" if g.bytes else "none" for g in reading.groups))
+        (one.marked_name if reading is one.home else "", reading.text,
+         *(f"{reading.share(g):.1%} at {show_gap(g.bits_per_byte, '.2f')}" if g.bytes else "none"
+           for g in reading.groups))
         for one in measured for reading in (one.home, one.away)
     ]  # fmt: skip
     return [
@@ -188,10 +162,6 @@ def _gaps(measured: Sequence[ModelResult], home: str, away: str) -> list[Markup]
         paragraph("The share of the bytes that each group has, and the bits per byte within it:"),
         table(("model", "text", *GROUPS), prices, numeric=(2, 3, 4, 5)),
     ]  # fmt: skip
-
-
-def _starred(one: ModelResult) -> str:
-    return one.name + (" *" if one.label else "")
 
 
 def _preprocessing(measured: Sequence[ModelResult]) -> list[Markup]:
@@ -238,7 +208,7 @@ def _words(measured: Sequence[ModelResult]) -> list[Markup]:
     best = _best(measured)
     for one in measured:
         tables = [subsection(reading.text, _costliest(reading)) for reading in (one.home, one.away)]
-        parts.append(details(one.name, side_by_side(*tables), is_open=one is best))
+        parts.append(sections.details(one.name, sections.side_by_side(*tables), is_open=one is best))
     return parts
 
 
@@ -246,7 +216,7 @@ def _costliest(reading: Reading) -> Markup:
     if not reading.costliest:
         return paragraph("The bits are infinite." if reading.impossible else "No word costs more than the average.")
     rows = [
-        (code(on_one_line(c.word)), f"{c.excess:,.0f}", f"{c.count:,}", f"{c.bits:.1f}", c.group)
+        (sections.code(on_one_line(c.word)), f"{c.excess:,.0f}", f"{c.count:,}", f"{c.bits:.1f}", c.group)
         for c in reading.costliest
     ]
     return table(("word", "extra bits", "times", "bits each", "group"), rows, numeric=(1, 2, 3))
@@ -257,26 +227,17 @@ def _openings(originals: Sequence[tuple[str, bytes]], best: ModelResult | None) 
     for i, (name, data) in enumerate(originals):
         parts.append(element("h3", name))
         if marks := data.count(MARK):
+            cost = ""
+            if best is not None:
+                reading = (best.home, best.away)[i]
+                rest = (reading.bits - reading.unk_mark_bits) / max(1, reading.bytes - len(MARK) * reading.unk_marks)
+                cost = (f" For {best.name} they are {reading.unk_mark_bits / reading.bits:.1%} of all bits; a byte "
+                        f"outside them costs {rest:.4f} bits.")  # fmt: skip
             parts.append(paragraph(
                 f"This text holds {marks:,} literal <unk> marks, where its makers removed a rare word. They are part "
                 "of its bytes and are scored as the five characters they are; the words they hide cost nothing."
-                + (_cost_of_marks(best, (best.home, best.away)[i]) if best else "")
+                + cost
             ))  # fmt: skip
-        parts.append(verbatim(first_bytes(data, OPENING_BYTES).decode("utf-8", "replace") + " …"))
+        shown = data[: character_start(data, OPENING_BYTES)].decode("utf-8", "replace")
+        parts.append(sections.verbatim(f"{shown} …"))
     return parts
-
-
-def _cost_of_marks(one: ModelResult, reading: Reading) -> str:
-    rest = (reading.bits - reading.unk_mark_bits) / max(1, reading.bytes - len(MARK) * reading.unk_marks)
-    return (
-        f" For {one.name} they are {reading.unk_mark_bits / reading.bits:.1%} of all bits; a byte outside them costs "
-        f"{rest:.4f} bits."
-    )
-
-
-def _price(bits: float) -> str:
-    return f"{bits:.2f}" if math.isfinite(bits) else "infinite"
-
-
-def _signed(bits: float) -> str:
-    return f"{bits:+.3f}" if math.isfinite(bits) else "infinite"

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from octavo.config import plain_json
 from octavo.experiments.domains.scoring import MARK, Reading, gap
-from octavo.experiments.table import Column, plain_json, show_bits
+from octavo.experiments.table import Column, show_bits
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,8 @@ class ModelResult:
     family: str
     home: Reading
     away: Reading
-    overlap: float = 0.0
-    """The share of an excerpt that stands in the training text."""
-    run: str = ""
-    """The path of its folder."""
+    overlap: float = 0.0  # the share of an excerpt that stands in the training text
+    run: str = ""  # the path of its folder
 
     @property
     def steps(self) -> str:
@@ -33,6 +32,10 @@ class ModelResult:
     @property
     def label(self) -> str:
         return self.home.label
+
+    @property
+    def marked_name(self) -> str:
+        return self.name + (" *" if self.label else "")
 
     @property
     def gap(self) -> float:
@@ -44,8 +47,13 @@ def perplexity(value: float) -> str:
     return f"{value:#.4g}".rstrip(".") if value < 1e4 else f"{value:,.0f}" if math.isfinite(value) else "infinite"
 
 
+def show_gap(bits: float, form: str = "+.3f") -> str:
+    """Bits per byte with their sign, infinity as a word."""
+    return format(bits, form) if math.isfinite(bits) else "infinite"
+
+
 @dataclass(frozen=True)
-class Row:
+class DomainsRow:
     """A model and a text."""
 
     model: Annotated[str, Column("model", align="left")]
@@ -73,15 +81,13 @@ class Domains:
     """Everything that was measured."""
 
     models: tuple[ModelResult, ...]
-    excerpts: tuple[tuple[str, bytes], ...]
-    """Of both texts: the name and the bytes as they were."""
+    excerpts: tuple[tuple[str, bytes], ...]  # of both texts: the name and the bytes as they were
     folder: Path
     command: str = ""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Models without a result, and why."""
+    failed: dict[str, str] = field(default_factory=dict)  # models without a result, and why
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[DomainsRow]:
         """The table: two rows for each model, and one for each that failed."""
         return rows_of(self.models, self.failed)
 
@@ -96,10 +102,10 @@ class Domains:
         return {"texts": texts, "models": plain_json(models), "failed": self.failed}
 
 
-def rows_of(models: Sequence[ModelResult], failed: dict[str, str]) -> list[Row]:
+def rows_of(models: Sequence[ModelResult], failed: dict[str, str]) -> list[DomainsRow]:
     """A row for each model and text."""
     return [
-        Row(one.name, one.title, reading.text, reading.tokens, reading.token_perplexity, reading.character_perplexity,
-            reading.bits_per_byte, reading.unknown_rate, not one.label)
+        DomainsRow(one.name, one.title, reading.text, reading.tokens, reading.token_perplexity,
+                   reading.character_perplexity, reading.bits_per_byte, reading.unknown_rate, not one.label)
         for one in models for reading in (one.home, one.away)
-    ] + [Row(name, "", "", error=error) for name, error in failed.items()]  # fmt: skip
+    ] + [DomainsRow(name, "", "", error=error) for name, error in failed.items()]  # fmt: skip

@@ -7,22 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.errors import UserError
-from octavo.experiments.cell import IDENTITY, Cell, Json, Outcome, file_identity, files_of_run, train_or_resume
+from octavo.experiments.cell import Cell, Json, Outcome, first_part, identity_of, train_or_resume
 from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
-from octavo.experiments.domains.result import Domains, ModelResult, Row, rows_of
+from octavo.experiments.domains.result import Domains, DomainsRow, ModelResult, rows_of
 from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, read
-from octavo.experiments.excerpts import first_part
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner, failures
-from octavo.experiments.store import Store, check_folder
-from octavo.experiments.table import plain_json
+from octavo.experiments.runner import Runner, Store, check_folder, failures
 from octavo.io.files import write_text
+from octavo.io.run_folder import REPORT
 from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text
-from octavo.tasks.run import REPORT, Run, load
-from octavo.tasks.run_facts import title_of
+from octavo.tasks.run import load
+from octavo.tasks.run_page import title_of
 from octavo.text import Split, open_corpus
 from octavo.text.overlap import MAX_OVERLAP, overlap
 from octavo.text.preprocess import check_steps
@@ -31,6 +30,7 @@ from octavo.training.schedule import Budget
 
 KIND = "domains table"
 STEPS = ("lower",)
+VOCABULARIES: dict[tuple[str, ...], Vocabulary] = {}  # of training texts, which several runs of a process share
 
 
 CANDIDATES: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # trained on the first text: model and settings, by name
@@ -78,21 +78,22 @@ def domains(
     options = {"names": names, "texts": texts, "bytes": [len(data) for _, data in originals]}
     progress = progress or default_progress()
     if named:
-        cells, families, known = _named(named, options, originals, progress)
+        cells = _named(named, options, originals, progress)
     else:
-        chosen = CANDIDATES if candidates is None else candidates
-        cells, families = _plan(texts[0], chosen, steps, budget, seed, options)
         train = {one: open_corpus(texts[0], errors="raw", preprocess=one).train for one in ((), steps)}
         shares = {one: _overlap(texts[0], split, one, originals, progress) for one, split in train.items()}
-        known = {cell.key: shares[tuple(cell.settings.get("preprocess", ()))] for cell in cells}
+        data = {"sources": [texts[0]], "sha256": train[()].sha256}
+        cells = _plan(CANDIDATES if candidates is None else candidates, data, budget, seed, options, shares)
 
     def results(outcomes: Mapping[str, Outcome]) -> tuple[ModelResult, ...]:
-        return tuple(_result(one, families, known, folder) for one in outcomes.values() if one.error is None)
+        return tuple(_result(one, folder) for one in outcomes.values() if one.error is None)
 
-    def rows(outcomes: Mapping[str, Outcome]) -> list[Row]:
+    def rows(outcomes: Mapping[str, Outcome]) -> list[DomainsRow]:
         return rows_of(results(outcomes), failures(outcomes))
 
-    command = _command(named, texts, bytes, steps, str(out), budget, seed)
+    words = ["octavo", "domains", *named, "--texts", *texts, "--bytes", str(bytes)]
+    words += [] if named else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
+    command = shlex.join([*words, "--out", str(out)])
     with progress:
         runner = Runner(Store.open(folder, KIND, {}), progress, rows, len(cells), jobs, command)
         outcomes = runner.run(cells)
@@ -118,33 +119,34 @@ def _check(runs: Sequence[str], texts: Sequence[str], bytes: int, steps: tuple[s
 
 
 def _plan(
-    text: str, candidates: Mapping[str, tuple[str, Mapping[str, Any]]], steps: tuple[str, ...], budget: str, seed: int,
-    options: dict[str, Any],
-) -> tuple[list[Cell], dict[str, str]]:  # fmt: skip
-    """A cell for each candidate that this octavo has a model for, with and without preprocessing; and its family."""
-    data = {"sources": [text], "sha256": open_corpus(text, errors="raw").train.sha256}
-    cells, families = [], {}
+    candidates: Mapping[str, tuple[str, Mapping[str, Any]]], data: Json, budget: str, seed: int, options: Json,
+    shares: Mapping[tuple[str, ...], float],
+) -> list[Cell]:  # fmt: skip
+    """A cell for each candidate that this octavo has a model for, with and without preprocessing.
+
+    `shares` says what of the excerpts stands in the training text, by the steps of preprocessing.
+    """
+    cells = []
     for name, (model, settings) in candidates.items():
-        for how in dict.fromkeys([(), steps]) if model in MODELS else ():
-            key, also = "-".join([name, *how]), {"preprocess": list(how)} if how else {}
+        for steps, overlapping in shares.items() if model in MODELS else ():
+            key, also = "-".join([name, *steps]), {"preprocess": list(steps)} if steps else {}
             within = budget if find_spec(model).trained_by_gradient else ""
-            cells.append(Cell(key, "domains", model, {**settings, **also}, data, seed, within, options, key))
-            families[key] = name
-    return cells, families
+            about = options | {"family": name, "overlap": overlapping}
+            cells.append(Cell(key, "domains", model, {**settings, **also}, data, seed, within, about, key))
+    return cells
 
 
 def _named(
-    runs: Sequence[str], options: dict[str, Any], originals: Sequence[tuple[str, bytes]], progress: Progress
-) -> tuple[list[Cell], dict[str, str], dict[str, float]]:
-    """A cell for each run that is there already; each is a family of its own; and what it knows of the excerpts."""
-    cells, families, known = [], {}, {}
+    runs: Sequence[str], options: Json, originals: Sequence[tuple[str, bytes]], progress: Progress
+) -> list[Cell]:
+    """A cell for each run that is there already; each is a family of its own."""
+    cells = []
     for i, path in enumerate(runs, 1):
         run = load(path)
-        key, steps = f"run{i}-{run.name}", tuple(run.record.get("preprocess", ()))
-        known[key] = _overlap(run.name, learnt_text(run), steps, originals, progress)
-        families[key] = run.name
-        cells.append(Cell(key, "domains", path, {}, {IDENTITY: file_identity(Path(path))}, options=options))
-    return cells, families, known
+        overlapping = _overlap(run.name, learnt_text(run), tuple(run.record.get("preprocess", ())), originals, progress)
+        about, data = options | {"family": run.name, "overlap": overlapping}, identity_of(Path(path))
+        cells.append(Cell(f"run{i}-{run.name}", "domains", path, {}, data, options=about))
+    return cells
 
 
 def _overlap(
@@ -164,37 +166,29 @@ def _overlap(
     return max(shares)
 
 
-def _result(outcome: Outcome, families: Mapping[str, str], known: Mapping[str, float], folder: Path) -> ModelResult:
-    cell, value = outcome.cell, outcome.value
+def _result(outcome: Outcome, folder: Path) -> ModelResult:
+    cell, value, about = outcome.cell, outcome.value, outcome.cell.options
     home, away = (Reading.of(record) for record in value["readings"])
-    run = str(folder / cell.key) if IDENTITY not in cell.data else cell.model
-    return ModelResult(value["name"], value["title"], families[cell.key], home, away, known[cell.key], run)
-
-
-def _command(
-    runs: Sequence[str], texts: Sequence[str], bytes: int, steps: Sequence[str], out: str, budget: str, seed: int
-) -> str:
-    """What reproduces the page."""
-    words = ["octavo", "domains", *runs, "--texts", *texts, "--bytes", str(bytes)]
-    words += [] if runs else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
-    return shlex.join([*words, "--out", out])
+    run = str(folder / cell.key) if cell.is_trained_here else cell.model
+    return ModelResult(value["name"], value["title"], about["family"], home, away, about["overlap"], run)
 
 
 def measure_run(cell: Cell, folder: Path) -> Json:
     """Score the excerpts with a run, which is trained first where the cell is not of a run that is there."""
-    trained_here = IDENTITY not in cell.data
-    run = train_or_resume(cell, folder / cell.key, cell.data["sources"]) if trained_here else load(cell.model)
+    run = train_or_resume(cell, folder, cell.data["sources"]) if cell.is_trained_here else load(cell.model)
     steps = tuple(run.record.get("preprocess", ()))
-    vocabulary = _vocabulary(run, steps)
+    train = learnt_text(run)
+    key = (train.sha256, *steps)
+    if key not in VOCABULARIES:
+        VOCABULARIES[key] = Vocabulary.learn(train)
     texts = zip(cell.options["names"], cell.options["texts"], cell.options["bytes"], strict=True)
     with single_thread():
         readings = [
-            read(run.model, run.tokenizer, excerpt(name, open_excerpt(text, bytes).read(), steps), vocabulary)
+            read(run.model, run.tokenizer, excerpt(name, open_excerpt(text, bytes).read(), steps), VOCABULARIES[key])
             for name, text, bytes in texts
         ]
     return {
-        "readings": plain_json(readings), "title": title_of(run), "name": run.name,
-        "files": files_of_run(cell.key) if trained_here else [],
+        "readings": plain_json(readings), "title": title_of(run), "name": run.name, "files": cell.run_files,
         "summary": ", ".join(f"{reading.bits_per_byte:.4f}" for reading in readings) + " bits per byte",
     }  # fmt: skip
 
@@ -202,14 +196,3 @@ def measure_run(cell: Cell, folder: Path) -> Json:
 def open_excerpt(text: str, bytes: int) -> Split:
     """The first bytes of the part of a text that is held out of training."""
     return first_part(open_corpus(text, errors="raw").valid, bytes)
-
-
-VOCABULARIES: dict[tuple[str, ...], Vocabulary] = {}  # of training texts, which several runs of a process share
-
-
-def _vocabulary(run: Run, steps: tuple[str, ...]) -> Vocabulary:
-    train = learnt_text(run)
-    key = (train.sha256, *steps)
-    if key not in VOCABULARIES:
-        VOCABULARIES[key] = Vocabulary.learn(train)
-    return VOCABULARIES[key]

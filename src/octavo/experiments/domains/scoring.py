@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.config import plain_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.experiments.table import plain_json
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_bytes
 from octavo.text import Char, Split, Tokenizer, text_in_memory
 from octavo.text.chunks import rechunk
 from octavo.text.preprocess import apply, check_steps
-from octavo.text.tokenizers.token_bytes import Offsets
 from octavo.text.tokenizers.word_splitting import WordSpans, find_words, word_boundary, word_keys
 from octavo.text.tokenizers.word_table import WordTable
 
@@ -174,8 +173,10 @@ class Reading:
 def read(model: LanguageModel[Any], tokenizer: Tokenizer, text: Excerpt, training: Vocabulary) -> Reading:
     """Score the excerpt as one document, and find which groups and words the bits belong to."""
     score, bits_N = score_bytes(model, tokenizer, text_in_memory(text.data), text.name)
-    pieces, group_P = _grouped(text.data, training)
-    group_N = _by_byte(text.data, pieces, group_P, training)
+    pieces = find_words(text.data, "words", np.zeros(1, np.int64))
+    words = _bare(pieces)
+    own_P = WordTable().add(words)
+    group_N = _group_bytes(text.data, pieces, words, own_P, training)
     groups = tuple(
         Group(name, int((group_N == i).sum()), float(bits_N[group_N == i].sum())) for i, name in enumerate(GROUPS)
     )
@@ -183,7 +184,7 @@ def read(model: LanguageModel[Any], tokenizer: Tokenizer, text: Excerpt, trainin
     return Reading(
         text.name, text.steps, len(text.original), len(text.data), text.characters, score.tokens, score.bits,
         score.impossible, score.unknown_rate, NOT_COMPARABLE if text.steps else "", groups,
-        _costliest(bits_N, pieces, group_N), len(marked) // len(MARK), float(bits_N[marked].sum()),
+        _costliest(bits_N, pieces, words, own_P, group_N), len(marked) // len(MARK), float(bits_N[marked].sum()),
     )  # fmt: skip
 
 
@@ -211,23 +212,16 @@ def _bare(pieces: WordSpans) -> WordSpans:
     return WordSpans(pieces.text, starts, lengths, word_keys(pieces.text, starts, lengths))
 
 
-def _grouped(data: bytes, training: Vocabulary) -> tuple[WordSpans, NDArray[np.uint8]]:
-    """The pieces of an excerpt and the group of each as a word: it is never out of the alphabet as a whole."""
-    pieces = find_words(data, "words", np.zeros(1, np.int64))
-    words = _bare(pieces)
+def _group_bytes(
+    data: bytes, pieces: WordSpans, words: WordSpans, own_P: NDArray[np.int32], training: Vocabulary
+) -> NDArray[np.uint8]:
+    """The group of each byte: its word's, unless its character is one that training never saw."""
     number_P = training.lexicon.find(words)
-    mine = WordTable()
-    own_P = mine.add(words)
     here_P = np.bincount(own_P)[own_P] / len(own_P)
     there_P = np.append(training.counts, 0)[number_P] / max(1, training.total)  # -1, unknown, finds the last
     group_P = np.full(len(own_P), COMMON, np.uint8)
     group_P[here_P >= DOMAIN_RATIO * there_P] = DOMAIN
     group_P[number_P < 0] = VOCABULARY
-    return pieces, group_P
-
-
-def _by_byte(data: bytes, pieces: WordSpans, group_P: NDArray[np.uint8], training: Vocabulary) -> NDArray[np.uint8]:
-    """The group of each byte: its word's, unless its character is one that training never saw."""
     group_N = np.repeat(group_P, pieces.lengths)
     text = data.decode("utf-8", "surrogateescape")
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
@@ -237,28 +231,27 @@ def _by_byte(data: bytes, pieces: WordSpans, group_P: NDArray[np.uint8], trainin
     return group_N
 
 
-def _costliest(bits_N: Bits, pieces: WordSpans, group_N: NDArray[np.uint8]) -> tuple[Costly, ...]:
+def _costliest(
+    bits_N: Bits, pieces: WordSpans, words: WordSpans, own_P: NDArray[np.int32], group_N: NDArray[np.uint8]
+) -> tuple[Costly, ...]:
     """The words whose occurrences cost most beyond the average byte, each with the space before it."""
     if not np.isfinite(bits_N).all():
         return ()
-    words = _bare(pieces)
-    own_P = WordTable().add(words)
     bits_P: Bits = np.add.reduceat(bits_N, pieces.starts)
     group_P = np.minimum.reduceat(group_N, pieces.starts)  # one character out of the alphabet makes the word so
     count_V, bits_V = np.bincount(own_P), np.bincount(own_P, bits_P)
     excess_V = bits_V - bits_N.mean() * np.bincount(own_P, pieces.lengths)
     first_V = np.unique(own_P, return_index=True)[1]
     best = np.argsort(-excess_V, kind="stable")[:MAX_COSTLIEST]
-    return tuple(
-        Costly(_spelt(words, int(first_V[v])), GROUPS[group_P[first_V[v]]], int(count_V[v]),
-               float(bits_V[v] / count_V[v]), float(excess_V[v]))
-        for v in best if excess_V[v] > 0
-    )  # fmt: skip
-
-
-def _spelt(words: WordSpans, i: int) -> str:
-    start: Offsets = words.starts[i]
-    return words.text[start : start + words.lengths[i]].tobytes().decode("utf-8", "backslashreplace")
+    costliest = []
+    for v in best[excess_V[best] > 0].tolist():
+        first = first_V[v]
+        word = words.text[words.starts[first] : words.starts[first] + words.lengths[first]].tobytes()
+        costliest.append(Costly(
+            word.decode("utf-8", "backslashreplace"), GROUPS[group_P[first]], int(count_V[v]),
+            float(bits_V[v] / count_V[v]), float(excess_V[v]),
+        ))  # fmt: skip
+    return tuple(costliest)
 
 
 def _two_to(bits: float) -> float:

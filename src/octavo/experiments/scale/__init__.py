@@ -5,10 +5,12 @@ found = scale("gpt", "shakespeare", budget="20s", out="runs/scale")
 found.text["gpt"].fit.law, found.crossing, found.to_json()
 """
 
-from octavo.experiments.scale.measure import Point
-from octavo.experiments.scale.plan import Plan
+from octavo.experiments.scale.measure import ScalePoint
 from octavo.experiments.scale.power_law import Crossing, Fit, Interval, Law, crossing, fit_law
-from octavo.experiments.scale.result import Curve, Scaling
-from octavo.experiments.scale.run import scale
+from octavo.experiments.scale.result import ScaleCurve, Scaling
+from octavo.experiments.scale.run import ScalePlan, scale
 
-__all__ = ["Crossing", "Curve", "Fit", "Interval", "Law", "Plan", "Point", "Scaling", "crossing", "fit_law", "scale"]
+__all__ = [
+    "Crossing", "Fit", "Interval", "Law", "ScaleCurve", "ScalePlan", "ScalePoint", "Scaling", "crossing", "fit_law",
+    "scale",
+]  # fmt: skip

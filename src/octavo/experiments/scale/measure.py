@@ -16,16 +16,16 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from octavo.config import from_json
+from octavo.config import from_json, plain_json
+from octavo.cost import cost_of, one_token
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, Outcome, train_or_resume
-from octavo.experiments.excerpts import open_texts, write_part
+from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_resume, write_part
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
 from octavo.models import stored_entries
 from octavo.models.cost.parts import parameter_count
 from octavo.models.ngram import NGramConfig
-from octavo.scoring.bits_per_byte import finite, score_text
+from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig, fit_counts
 from octavo.tasks.run import Run
@@ -39,7 +39,7 @@ TRAINING_PASSES = 3  # FLOPs of training for each of scoring: forward, and two p
 
 
 @dataclass(frozen=True)
-class Point:
+class ScalePoint:
     """One training and its result on the held-out text."""
 
     model: Annotated[str, Column("model", align="left")]
@@ -49,25 +49,20 @@ class Point:
         float, Column("budget", lambda p: f"{p.budget:g}" if p.flops else "", "share of the whole budget", of_row=True)
     ]
     seed: Annotated[int, Column("seed", if_varies=True)]
-    bits_per_byte: float | None
-    """None: infinite."""
+    bits_per_byte: float | None  # None: infinite
     parameters: Annotated[int, Column("params", lambda value: f"{value:,}", "weights, or n-grams")] = 0
     seconds: Annotated[float, Column("train s", lambda value: f"{value:.1f}", "seconds of training")] = 0.0
     passes: Annotated[
         float, Column("passes", lambda p: f"{p.passes:.3g}" if p.flops else "", "over the text", of_row=True)
     ] = 1.0  # fmt: skip
-    flops: float = 0.0
-    """Of training; 0 for what only counts."""
+    flops: float = 0.0  # of training; 0 for what only counts
     width: int | None = None
     order: int | None = None
-    validation_bits_per_byte: float | None = None
-    """Of chunks held out of the training text: sizes are chosen by it."""
-    impossible: int = 0
-    """Held-out tokens with probability zero."""
+    validation_bits_per_byte: float | None = None  # of chunks held out of the training text: sizes are chosen by it
+    impossible: int = 0  # held-out tokens with probability zero
     chosen: Annotated[
         bool, Column("bits/byte", lambda point: point.shown_bits, "bits per byte of the held-out text", of_row=True)
-    ] = False
-    """Whether the law over text goes through it."""
+    ] = False  # whether the law over text goes through it
     error: str | None = None
 
     @property
@@ -87,14 +82,14 @@ class Point:
         return f"width {self.width}" if self.width is not None else ""
 
 
-def point_of(outcome: Outcome) -> Point:
+def point_of(outcome: Outcome) -> ScalePoint:
     """The point of a cell; of one that failed, what is known of it."""
     cell = outcome.cell
     about = {"model": cell.model, "bytes": cell.data["train_bytes"], "size": cell.options["size"],
              "budget": cell.options["part"], "seed": cell.seed}  # fmt: skip
     if outcome.error is not None:
-        return Point(**about, bits_per_byte=None, error=outcome.error)
-    return Point(**about, **{key: value for key, value in outcome.value.items() if key != "summary"})
+        return ScalePoint(**about, bits_per_byte=None, error=outcome.error)
+    return ScalePoint(**about, **{key: value for key, value in outcome.value.items() if key != "summary"})
 
 
 def measure_point(cell: Cell, folder: Path) -> Json:
@@ -108,14 +103,14 @@ def measure_point(cell: Cell, folder: Path) -> Json:
         of_model = {key: value for key, value in cell.settings.items() if key not in of_text}
         settings["order"] = best_order(train_file, from_json(TextConfig, of_text), of_model)
     if cell.budget:  # its checkpoints are worth a folder
-        run = train_or_resume(cell, folder / cell.key, [str(train_file)], **settings)
+        run = train_or_resume(cell, folder, [str(train_file)], **settings)
         run.model.to(pick_device(cell.options["device"]))
     else:
         run = api.train(cell.model, train_file, seed=cell.seed, measure=False, **{**cell.settings, **settings})
     score = score_text(run.model, run.tokenizer, valid, "held-out text")
     shutil.rmtree(folder / cell.key, ignore_errors=True)
     return _values(cell, run) | {
-        "bits_per_byte": finite(score.bits_per_byte), "impossible": score.impossible,
+        "bits_per_byte": plain_json(score.bits_per_byte), "impossible": score.impossible,
         "summary": f"{show_bits(score.bits_per_byte)} bits per byte",
     }  # fmt: skip
 
@@ -127,7 +122,8 @@ def _values(cell: Cell, run: Run) -> Json:
         passes = record["train_tokens"] / (
             training["streams"] * training["sequence_length"] * training["steps_per_epoch"]
         )
-        flops = float(TRAINING_PASSES * run.model.flops_per_token() * record["train_tokens"])
+        reading = cost_of(run.model, one_token(config)).total("forward")
+        flops = float(TRAINING_PASSES * reading * record["train_tokens"])
     return {
         "parameters": parameter_count(run.model) or sum(stored_entries(run.model).values()),
         "seconds": record["train_seconds"], "passes": passes, "flops": flops,

@@ -1,29 +1,24 @@
-"""The page of a scaling study: its figures, power laws and crossing, and every point."""
+"""The page of a scaling study: its figures, its power laws and crossing in plain words, and every point."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import numpy as np
 from markupsafe import Markup
 
-from octavo.experiments.scale.measure import Point
-from octavo.experiments.scale.power_law import CONFIDENCE, Fit
-from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable, value_of
-from octavo.experiments.scale.wording import crossing_lines, joint_line, law_lines, limit_lines
+from octavo.experiments.scale.power_law import CONFIDENCE, MAX_TIMES, MIN_VALUES_FOR_FLOOR, Crossing, Fit, Interval
+from octavo.experiments.scale.result import EXTRAPOLATED, ScaleCurve, Scaling, Variable, value_of
 from octavo.experiments.table import page_table
-from octavo.pages.figures import plot as plots
-from octavo.pages.figures.axis import Axis, EvenLogAxis, number
-from octavo.pages.figures.plot import Plot, draw_axes, draw_legend, draw_references, mark, series_colour
-from octavo.pages.figures.svg import WIDTH, Drawing, figure, path, shape
-from octavo.pages.markup import NOTHING, element
+from octavo.io.files import size
+from octavo.pages.figures.charts import FittedPoints, law_figure
+from octavo.pages.figures.plot import number
+from octavo.pages.markup import NOTHING
 from octavo.pages.sections import paragraph, paragraphs, render_page, reproduce, section
 
-AXES: dict[Variable, str] = {
-    "text": "bytes of training text", "parameters": "parameters", "flops": "training FLOPs",
-}  # fmt: skip
+NAMES = {"ngram": "the n-gram", "bag": "the bag", "bigram": "the bigram"}  # of models inside a sentence
+OVER = {"text": "text", "parameters": "width", "flops": "training"}
+AXES: dict[Variable, str] = {"text": "bytes of training text", "parameters": "parameters", "flops": "training FLOPs"}
 HOW = (
     f"A power law is fitted by least squares of relative errors. Its interval ({CONFIDENCE:.0%}) is that of refits to "
     "the law's own values with noise as large as the residuals (parametric bootstrap); with few points it is wide. It "
@@ -32,10 +27,186 @@ HOW = (
     "the order of an n-gram are chosen for each length on validation chunks of the training text, never on the text "
     "that the results are of."
 )
-CURVE_POINTS = 60  # along a law
-EDGE = 1.15  # so that the first mark is whole
-RIGHT = 12  # units at the right of the plot
 MARKED = "*: the size that was best on the validation chunks; the law over text goes through it."
+
+
+def amount(value: float, variable: Variable) -> str:
+    """So much text, so many parameters or FLOPs."""
+    return size(value) if variable == "text" else number(value)
+
+
+def summary(scaling: Scaling) -> list[str]:
+    """Everything that the laws say, a sentence or two a line."""
+    lines = [line for curve in scaling.curves for line in law_lines(curve, scaling)]
+    joint = [joint_line(scaling.joint)] if scaling.joint and scaling.joint.whole else []
+    return [*lines, *joint, *crossing_lines(scaling), *limit_lines(scaling)]
+
+
+def law_lines(curve: ScaleCurve, scaling: Scaling) -> list[str]:
+    """The law as a formula, how sure it is, and where it leads."""
+    who, over = _sentence(NAMES.get(curve.model, curve.model)), OVER[curve.variable]
+    if curve.fit is None:
+        return [f"{who} has no law over {over}: {curve.why}."]
+    fit, x = curve.fit, EXTRAPOLATED * curve.high
+    if not fit.falls:
+        first, last = (_mean_at(curve, x) for x in (curve.low, curve.high))
+        return [
+            f"{who}, over {over}{_at_budget(curve, scaling)}: from {first:.3f} to {last:.3f} bits per byte; these "
+            f"{fit.points} points are too few, or too scattered, to be sure of a fall."
+        ]
+    floor = f"floor {_between(fit.floor)}, " if fit.with_floor else ""
+    lines = [
+        f"{who}, over {over}{_at_budget(curve, scaling)}: bits per byte = {formula(curve)}",
+        f"  {floor}exponent {_between(fit.exponent(), 3)}; with {EXTRAPOLATED:.0f} times as much "
+        f"({amount(x, curve.variable)}) {fit.law(x):.3f} ({_between(fit.interval(x), 3)}), if the law goes on.",
+    ]
+    if not fit.with_floor:
+        lines[-1] += (
+            f" Fewer than {MIN_VALUES_FOR_FLOOR} different values cannot show a floor, so it is taken as 0 and what is "
+            "extrapolated is rather too low."
+        )
+    return lines
+
+
+def formula(curve: ScaleCurve) -> str:
+    """floor + excess × (x / unit)^-exponent."""
+    assert curve.fit is not None
+    law = curve.fit.law
+    floor = f"{law.floor:.3f} + " if curve.fit.with_floor else ""
+    unit = amount(law.unit[0], curve.variable)
+    return f"{floor}{law.excess[0]:.3f} × ({curve.variable} / {unit})^-{law.exponent[0]:.3f}"
+
+
+def joint_line(fit: Fit) -> str:
+    """The law over parameters N and text D at once."""
+    law = fit.law
+    (a, b), (alpha, beta), (n, d) = law.excess, law.exponent, law.unit
+    return (
+        f"Over both: bits per byte = {law.floor:.3f} + {a:.3f} × (parameters / {number(n)})^-{alpha:.3f} + {b:.3f} × "
+        f"(text / {size(d)})^-{beta:.3f}; floor {_between(fit.floor)}, exponents {_between(fit.exponent(0), 3)} and "
+        f"{_between(fit.exponent(1), 3)}, {fit.points} points, typically missed by {fit.error:.1%}."
+    )
+
+
+def crossing_lines(scaling: Scaling) -> list[str]:
+    """Who is ahead where, as measured and by the laws."""
+    if scaling.against is None:
+        return []
+    first, second = scaling.text[scaling.model], scaling.text[scaling.against]
+    lengths = sorted({p.bytes for p in first.points} & {p.bytes for p in second.points})
+    ahead = [length for length in lengths if _mean_at(first, length) < _mean_at(second, length)]
+    model, other = NAMES.get(scaling.model, scaling.model), NAMES.get(scaling.against, scaling.against)
+    where = "none" if not ahead else "all" if ahead == lengths else f"{len(ahead)} ({', '.join(map(size, ahead))})"
+    lines = [f"As measured, {model} is ahead of {other} at {where} of the {len(lengths)} lengths."]
+    if scaling.crossing is not None and first.fit and second.fit:
+        falling = first.fit.falls and second.fit.falls
+        lines.append(_sentence(crossing_line(scaling.crossing, "text", model, other, falling)))
+    training = scaling.training
+    if scaling.crossing_by_training is not None and training is not None and training.fit is not None:
+        last = max(training.points, key=lambda point: point.flops)
+        pace = last.seconds / last.flops
+        sentence = crossing_line(scaling.crossing_by_training, "flops", model, other, training.fit.falls, pace)
+        lines.append(f"Trained for longer on the whole text, {sentence}")
+    return lines
+
+
+def crossing_line(
+    found: Crossing, variable: Variable, model: str, other: str, falling: bool = True, pace: float = 0.0
+) -> str:
+    """Where two laws meet; `falling`: both surely fall; `pace`: seconds a FLOP takes, to say when."""
+    doubt = f" {found.share:.0%} of the refits say so." if found.share < CONFIDENCE else ""
+    if not falling and not found.measured:
+        return (
+            "they do not cross where it was measured, and a law that does not surely fall cannot be extrapolated to "
+            "where they might."
+        )
+    if found.kind == "ahead":
+        return (
+            f"by the laws {model} is ahead of {other} everywhere within {MAX_TIMES:.0f} times what was measured.{doubt}"
+        )
+    if found.kind == "behind":
+        return (
+            f"by the laws {model} does not catch up with {other} within {MAX_TIMES:.0f} times what was measured; "
+            f"beyond that any extrapolation is a guess.{doubt}"
+        )
+    verb = "overtakes" if found.overtakes else "falls behind"
+    unit = {"text": " of text", "parameters": " parameters", "flops": " FLOPs"}[variable]
+    when = f", {_time(found.at * pace)} here" if pace else ""
+    sentence = f"by the laws {model} {verb} {other} at about {amount(found.at, variable)}{unit}{when} "
+    sentence += f"({_ends(found, variable)})."
+    if found.at > found.high:
+        sentence += f" That is {found.at / found.high:.1f} times the most that was measured: an extrapolation."
+    elif found.at < found.low:
+        sentence += (
+            f" That is {found.low / found.at:.1f} times less than the least that was measured: an extrapolation."
+        )
+    return sentence
+
+
+def limit_lines(scaling: Scaling) -> list[str]:
+    """Whether text or training is what is short."""
+    whole = [p for p in scaling.text[scaling.model].points if p.bytes == scaling.text_bytes]
+    lines = []
+    if whole and whole[0].flops:
+        passes = sum(p.passes for p in whole) / len(whole)
+        lines.append(f"A budget of {scaling.budget} reads the whole text {passes:.2g} times.")
+    text, training = scaling.text[scaling.model].fit, scaling.training.fit if scaling.training else None
+    if text is None or training is None:
+        return lines
+    model = NAMES.get(scaling.model, scaling.model)
+    by_text, by_training = (doubled(fit) for fit in (text, training))
+    sentence = (
+        f"By the laws, twice the text would save {by_text[0]:.3f} bits per byte ({_between(by_text[1], 3)}), twice the "
+        f"training {by_training[0]:.3f} ({_between(by_training[1], 3)}): "
+    )
+    if by_text[1].low > by_training[1].high:
+        sentence += f"{model} is limited by text here."
+    elif by_training[1].low > by_text[1].high:
+        sentence += f"{model} is limited by training here, and its law over text is that of this budget."
+    else:
+        sentence += "which of them is the limit cannot be said from these points."
+    return [*lines, sentence]
+
+
+def doubled(fit: Fit) -> tuple[float, Interval]:
+    """What twice the largest x would save."""
+    x = fit.law.unit[0]
+    saved = [law(x) - law(2 * x) for law in (fit.law, *fit.refits)]
+    return saved[0], Interval.of(saved[1:])
+
+
+def _mean_at(curve: ScaleCurve, x: float) -> float:
+    bits = [y for at, y in curve.xy if at == x]
+    return sum(bits) / len(bits)
+
+
+def _at_budget(curve: ScaleCurve, scaling: Scaling) -> str:
+    """A law over text or parameters is that of one budget, where there is one."""
+    return f" ({scaling.budget} each)" if curve.variable != "flops" and curve.points[0].flops else ""
+
+
+def _between(interval: Interval, places: int = 2) -> str:
+    return f"{interval.low:.{places}f} to {interval.high:.{places}f}"
+
+
+def _ends(found: Crossing, variable: Variable) -> str:
+    """The interval; where refits do not cross, they do so before or after the searched range."""
+    low, high = found.interval.low, found.interval.high
+    least = amount(low, variable) if low > 0 else f"below {amount(found.low / MAX_TIMES, variable)}"
+    most = amount(high, variable) if math.isfinite(high) else f"beyond {amount(found.high * MAX_TIMES, variable)}"
+    return f"{least} to {most}"
+
+
+def _time(seconds: float) -> str:
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _sentence(text: str) -> str:
+    """With a capital, but for names of models."""
+    return text[0].upper() + text[1:] if text.startswith(("the ", "by ", "they ")) else text
 
 
 def scaling_page(scaling: Scaling) -> str:
@@ -59,7 +230,7 @@ def scaling_page(scaling: Scaling) -> str:
     ])  # fmt: skip
 
 
-def _laws(scaling: Scaling, curves: list[Curve]) -> Markup:
+def _laws(scaling: Scaling, curves: list[ScaleCurve]) -> Markup:
     return paragraphs(line for curve in curves for line in law_lines(curve, scaling))
 
 
@@ -69,30 +240,23 @@ def _text_figure(scaling: Scaling) -> Markup:
         taken = set(curve.points)
         others = [(value_of(p, "text"), p.bits) for p in scaling.points
                   if p.model == model and p.budget == 1 and p not in taken]  # fmt: skip
-        drawn.append(FittedPoints(_label(curve), curve.xy, curve.fit, others))
+        drawn.append(_fitted(curve, others))
     return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), EXTRAPOLATED)
 
 
-def _figure(scaling: Scaling, curve: Curve) -> Markup:
-    references = []
-    if scaling.against is not None and (best := _whole(scaling, scaling.against)) is not None:
-        references.append((f"{scaling.against}, the whole text", best.bits))
-    drawn = [FittedPoints(_label(curve), curve.xy, curve.fit)]
-    return law_figure(drawn, _caption(), (AXES[curve.variable], "bits per byte"), EXTRAPOLATED, references)
+def _figure(scaling: Scaling, curve: ScaleCurve) -> Markup:
+    other = scaling.text[scaling.against].points if scaling.against is not None else ()
+    whole = [p.bits for p in other if p.bytes == scaling.text_bytes and p.bits_per_byte is not None]
+    references = [(f"{scaling.against}, the whole text", bits) for bits in whole[:1]]
+    return law_figure([_fitted(curve)], _caption(), (AXES[curve.variable], "bits per byte"), EXTRAPOLATED, references)
 
 
-def _whole(scaling: Scaling, model: str) -> Point | None:
-    """A model's point on the whole text, where it is finite."""
-    found = [p for p in scaling.text[model].points if p.bytes == scaling.text_bytes and p.bits_per_byte is not None]
-    return found[0] if found else None
-
-
-def _label(curve: Curve) -> str:
-    if curve.variable == "flops":
-        return f"{curve.model}, the whole text, more steps"
-    if curve.variable == "parameters":
-        return f"{curve.model}, the whole text, wider"
-    return f"{curve.model}, order chosen for each length" if curve.model == "ngram" else curve.model
+def _fitted(curve: ScaleCurve, others: Sequence[tuple[float, float]] = ()) -> FittedPoints:
+    """What is drawn of a curve."""
+    chosen = ", order chosen for each length" if curve.model == "ngram" else ""
+    what = {"flops": ", the whole text, more steps", "parameters": ", the whole text, wider", "text": chosen}
+    law, band = (curve.fit.law, curve.fit.interval) if curve.fit is not None else (None, None)
+    return FittedPoints(f"{curve.model}{what[curve.variable]}", curve.xy, law, band, others)
 
 
 def _caption(others: bool = False) -> str:
@@ -101,59 +265,3 @@ def _caption(others: bool = False) -> str:
         f"Marks are measured{pale}. The line is the fitted law, dashed where it is extrapolated, up to "
         f"{EXTRAPOLATED:.0f} times; the band is its interval ({CONFIDENCE:.0%})."
     )
-
-
-class FittedPoints(NamedTuple):
-    """What is drawn of one model; `others` are points that the law was not fitted to."""
-
-    label: str
-    points: Sequence[tuple[float, float]]
-    fit: Fit | None
-    others: Sequence[tuple[float, float]] = ()
-
-
-def law_figure(
-    drawn: Sequence[FittedPoints], caption: str, axes: tuple[str, str], further: float,
-    references: Sequence[tuple[str, float]] = (),
-) -> Markup:  # fmt: skip
-    """Points, laws up to `further` times the largest x, and labelled horizontal lines; empty without points."""
-    seen = [(x, y) for one in drawn for x, y in (*one.points, *one.others) if math.isfinite(y)]
-    if not seen:
-        return Markup()
-    low, high = min(x for x, _ in seen), max(x for x, _ in seen)
-    x_L = np.geomspace(low, high * further, CURVE_POINTS).tolist()
-    least = min([y for _, y in seen] + [y for _, y in references])
-    # A band that is wider than the figure is cut off: what was measured must stay readable.
-    laws = [y for one in drawn if one.fit for y in (one.fit.law(x_L[0]), one.fit.law(x_L[-1]))]
-    bottom, top = min([least, *laws]) / 1.06, max([y for _, y in seen] + laws) * 1.03
-    y_axis = EvenLogAxis(bottom, top, True, Axis.around([bottom, top]).step)
-    x_axis = Axis.around([low / EDGE, high * further], True, tight=True)
-    legend, legend_height = draw_legend(list(enumerate(one.label for one in drawn)))
-    plot = Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - RIGHT, legend_height + 24)
-    lines, labels = draw_references(references, plot)
-    laws_drawn = [_law(one, place, plot, x_L, high) for place, one in enumerate(drawn)]
-    label = "; ".join(
-        f"{one.label}: " + ", ".join(f"{y:.3f} at {number(x)}" for x, y in one.points) for one in drawn
-    )  # for those who cannot see it
-    shapes = [*legend, *draw_axes(plot, axes), *lines, *laws_drawn, *labels]
-    return figure(Drawing(plot.bottom + 36, tuple(shapes), label), caption)
-
-
-def _law(one: FittedPoints, place: int, plot: Plot, x_L: Sequence[float], high: float) -> Markup:
-    """The band, the law (dashed beyond what was measured) and the marks of one model."""
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return plot.across(x), plot.up(min(max(y, plot.y.low), plot.y.high))
-
-    parts, colour = [element("title", one.label)], series_colour(place)
-    if one.fit is not None:
-        intervals = [one.fit.interval(x) for x in x_L]
-        ends = [at(x, interval.low) for x, interval in zip(x_L, intervals, strict=True)]
-        ends += [at(x, interval.high) for x, interval in zip(reversed(x_L), reversed(intervals), strict=True)]
-        parts.append(shape("path", fill=colour, fill_opacity=0.15, d=path(ends) + "z"))
-        measured, beyond = [x for x in x_L if x < high] + [high], [high] + [x for x in x_L if x > high]
-        for dashes, xs in ((None, measured), ("5 4", beyond)):
-            parts.append(plots.curve(path([at(x, one.fit.law(x)) for x in xs]), colour, dashes=dashes))
-    others = [mark(place, *at(x, y)) for x, y in one.others if math.isfinite(y)]
-    parts += [shape("g", *others, opacity=0.35)] if others else []
-    return shape("g", *parts, *(mark(place, *at(x, y)) for x, y in one.points if math.isfinite(y)))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,7 @@ class Law:
         return self.floor + sum(a * (value / u) ** -b for a, b, u, value in terms)
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """From `low` to `high`, between which CONFIDENCE of the refits lie."""
 
     low: float
@@ -60,6 +59,9 @@ class Interval:
         ordered, share = sorted(values), (1 - CONFIDENCE) / 2
         last = len(ordered) - 1
         return cls(ordered[math.floor(share * last)], ordered[math.ceil((1 - share) * last)])
+
+
+NOWHERE = Interval(math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,10 @@ def fit_law(
     points, so each refit draws it again (scaled inverse chi-squared), which gives Student's intervals.
     """
     x_ND, y_N = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    _check(x_ND, y_N)
+    if x_ND.ndim != 2 or len(x_ND) != len(y_N) or not 1 <= x_ND.shape[1] <= 2:
+        raise UserError(f"a law needs a row of one or two variables for each result: {x_ND.shape}, {y_N.shape}")
+    if not (np.isfinite(x_ND).all() and (x_ND > 0).all() and np.isfinite(y_N).all() and (y_N > 0).all()):
+        raise UserError("a power law goes through finite results above zero; leave out those that are infinite")
     N, D = x_ND.shape
     distinct = min(len(np.unique(x_ND[:, d])) for d in range(D))
     with_floor = (D > 1 or distinct >= MIN_VALUES_FOR_FLOOR) if floor is None else floor
@@ -138,20 +143,10 @@ def fit_law(
     size_R = np.sqrt(squares / draw.chisquare(free, R))
     noisy_RN = fitted_N * (1 + size_R[:, None] * draw.standard_normal((R, N)))
     b_RD, theta_RP = _search(log_ND, noisy_RN, 1 / fitted_N, with_floor)
-    laws = [_law(theta, b, unit_D) for theta, b in zip((*theta_1P, *theta_RP), (*b_1D, *b_RD), strict=True)]
+    unit, fitted = tuple(unit_D.tolist()), zip((*theta_1P, *theta_RP), (*b_1D, *b_RD), strict=True)
+    laws = [Law(float(theta[0]), tuple(theta[1:].tolist()), tuple(b.tolist()), unit) for theta, b in fitted]
     low = tuple(x_ND.min(0).tolist())
     return Fit(laws[0], tuple(laws[1:]), N, with_floor, math.sqrt(squares / free), low)
-
-
-def _check(x_ND: Array, y_N: Array) -> None:
-    if x_ND.ndim != 2 or len(x_ND) != len(y_N) or not 1 <= x_ND.shape[1] <= 2:
-        raise UserError(f"a law needs a row of one or two variables for each result: {x_ND.shape}, {y_N.shape}")
-    if not (np.isfinite(x_ND).all() and (x_ND > 0).all() and np.isfinite(y_N).all() and (y_N > 0).all()):
-        raise UserError("a power law goes through finite results above zero; leave out those that are infinite")
-
-
-def _law(theta_P: Array, b_D: Array, unit_D: Array) -> Law:
-    return Law(float(theta_P[0]), tuple(theta_P[1:].tolist()), tuple(b_D.tolist()), tuple(unit_D.tolist()))
 
 
 def _terms(log_ND: Array, b_D: Array) -> Array:
@@ -193,7 +188,8 @@ def _linear(terms_RKNP: Array, y_RN: Array, weight_N: Array, with_floor: bool) -
     gram = np.einsum("rknp,rknq->rkpq", weighted, weighted)
     target = np.einsum("rknp,rn->rkp", np.broadcast_to(weighted, (R, *weighted.shape[1:])), y_RN * weight_N)
     best_theta, best_error = np.zeros(target.shape), np.full(target.shape[:2], np.inf)
-    for used in _subsets(P, with_floor):
+    free = range(0 if with_floor else 1, P)  # the terms that may be other than zero
+    for used in (list(some) for count in range(len(free), 0, -1) for some in combinations(free, count)):
         theta: Any = np.zeros(target.shape)
         inner = gram[:, :, used][..., used] + 1e-13 * np.eye(len(used))
         theta[..., used] = np.linalg.solve(inner, target[..., used][..., None])[..., 0]
@@ -203,12 +199,6 @@ def _linear(terms_RKNP: Array, y_RN: Array, weight_N: Array, with_floor: bool) -
         better = error < best_error
         best_theta, best_error = np.where(better[..., None], theta, best_theta), np.where(better, error, best_error)
     return best_theta, best_error
-
-
-def _subsets(P: int, with_floor: bool) -> list[list[int]]:
-    """Which terms may be other than zero: all of them first."""
-    terms = range(0 if with_floor else 1, P)
-    return [list(some) for count in range(len(terms), 0, -1) for some in combinations(terms, count)]
 
 
 @dataclass(frozen=True)
@@ -221,7 +211,7 @@ class Crossing:
 
     kind: Literal["crosses", "ahead", "behind"]
     at: float = math.nan
-    interval: Interval = Interval(math.nan, math.nan)
+    interval: Interval = NOWHERE
     overtakes: bool = True
     share: float = 1.0  # of the refits that say the same
     low: float = 0.0  # what was measured
@@ -238,10 +228,7 @@ def crossing(first: Fit, second: Fit, low: float, high: float) -> Crossing:
     ends = low / MAX_TIMES, high * MAX_TIMES
     count = max(len(first.refits), len(second.refits))
     # Backwards, because refits from the same seed and number of points have the same noise in the same order.
-    pairs = [
-        (first.refits[i % len(first.refits)], second.refits[-1 - i % len(second.refits)])
-        for i in range(count)
-    ]  # fmt: skip
+    pairs = [(first.refits[i % len(first.refits)], second.refits[-1 - i % len(second.refits)]) for i in range(count)]
     found = _roots(first.law, second.law, *ends)
     if not found:
         ahead = first.law(high) < second.law(high)

@@ -10,10 +10,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
+from octavo.config import plain_json
 from octavo.errors import UserError
-from octavo.experiments.scale.measure import Point
-from octavo.experiments.scale.power_law import Crossing, Fit, Interval, constant, crossing, fit_law
-from octavo.experiments.table import plain_json, to_csv
+from octavo.experiments.scale.measure import ScalePoint
+from octavo.experiments.scale.power_law import Crossing, Fit, constant, crossing, fit_law
+from octavo.experiments.table import to_csv
 from octavo.io.files import write_text
 from octavo.pages.sections import notebook_view, paragraphs
 
@@ -23,12 +24,12 @@ RESULT, TABLE = "scaling.json", "points.csv"
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScaleCurve:
     """Points over one variable, and their law, or why there is none."""
 
     model: str
     variable: Variable
-    points: tuple[Point, ...]
+    points: tuple[ScalePoint, ...]
     fit: Fit | None
     why: str = ""
 
@@ -45,7 +46,7 @@ class Curve:
         return max(x for x, _ in self.xy)
 
 
-def value_of(point: Point, variable: Variable) -> float:
+def value_of(point: ScalePoint, variable: Variable) -> float:
     """Where a point stands on a variable's axis."""
     return float({"text": point.bytes, "parameters": point.parameters, "flops": point.flops}[variable])
 
@@ -60,32 +61,31 @@ class Scaling:
     text_bytes: int
     held_out_bytes: int
     budget: str
-    points: tuple[Point, ...]
+    points: tuple[ScalePoint, ...]
     command: str = ""
     seed: int = 0
     notes: tuple[str, ...] = field(default=())
-    failed: tuple[Point, ...] = ()
-    """Trainings that failed, each with its error."""
+    failed: tuple[ScalePoint, ...] = ()  # trainings that failed, each with its error
 
     @cached_property
-    def rows(self) -> list[Point]:
+    def rows(self) -> list[ScalePoint]:
         """The table: every point, those that the laws over text go through marked, and what failed."""
         taken = {point for curve in self.text.values() for point in curve.points}
         return [*(replace(point, chosen=point in taken) for point in self.points), *self.failed]
 
     @cached_property
-    def text(self) -> dict[str, Curve]:
+    def text(self) -> dict[str, ScaleCurve]:
         """Over bytes of text, for each model: of each length the size that was best on validation chunks."""
         models = [self.model, *([self.against] if self.against else [])]
         return {model: self._curve(model, "text", chosen(self._of(model))) for model in models}
 
     @cached_property
-    def parameters(self) -> Curve | None:
+    def parameters(self) -> ScaleCurve | None:
         """Over parameters, on the whole text; None for fewer than three sizes."""
         return self._covered("parameters", [p for p in self._of(self.model) if p.bytes == self.text_bytes])
 
     @cached_property
-    def training(self) -> Curve | None:
+    def training(self) -> ScaleCurve | None:
         """Over FLOPs of training, the whole model on the whole text; None for fewer than three budgets."""
         whole = [p for p in self.points if p.model == self.model and p.size == 1 and p.bytes == self.text_bytes]
         return self._covered("flops", whole)
@@ -101,7 +101,7 @@ class Scaling:
             return None
 
     @property
-    def curves(self) -> list[Curve]:
+    def curves(self) -> list[ScaleCurve]:
         """Every law of one variable."""
         return [*self.text.values(), *(one for one in (self.parameters, self.training) if one is not None)]
 
@@ -126,11 +126,11 @@ class Scaling:
         found = self.training
         return crossing(self.training.fit, constant(sum(level) / len(level)), found.low, found.high)
 
-    def _of(self, model: str) -> list[Point]:
+    def _of(self, model: str) -> list[ScalePoint]:
         """Those with the whole budget."""
         return [point for point in self.points if point.model == model and point.budget == 1]
 
-    def _covered(self, variable: Variable, points: Sequence[Point]) -> Curve | None:
+    def _covered(self, variable: Variable, points: Sequence[ScalePoint]) -> ScaleCurve | None:
         neural = [point for point in points if point.flops]
         # Seeds differ by a little in what they did in a time; those are no different budgets.
         asked = {point.size if variable == "parameters" else point.budget for point in neural}
@@ -138,7 +138,7 @@ class Scaling:
             return None
         return self._curve(self.model, variable, neural)
 
-    def _curve(self, model: str, variable: Variable, points: Sequence[Point]) -> Curve:
+    def _curve(self, model: str, variable: Variable, points: Sequence[ScalePoint]) -> ScaleCurve:
         fit, why = None, ""
         if worst := max((point.impossible for point in points), default=0):
             why = f"it gives probability zero to up to {worst:,} held-out tokens, so its bits are infinite; smooth it"
@@ -147,7 +147,7 @@ class Scaling:
                 fit = fit_law([[value_of(p, variable)] for p in points], [p.bits for p in points], seed=self.seed)
             except UserError as error:
                 why = str(error)
-        return Curve(model, variable, tuple(points), fit, why)
+        return ScaleCurve(model, variable, tuple(points), fit, why)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; what is not finite becomes null."""
@@ -157,13 +157,17 @@ class Scaling:
             **{key: getattr(self, key) for key in about}, "points": self.rows,
             "laws": [_law_json(curve) for curve in self.curves],
             "joint_law": _joint_json(self.joint) if self.joint else None,
-            "crossings": {key: _crossing_json(one) for key, one in crossings.items() if one is not None},
+            "crossings": {
+                key: {"kind": one.kind, "at": one.at, "interval": one.interval, "overtakes": one.overtakes,
+                      "measured": one.measured, "share_of_refits": one.share}
+                for key, one in crossings.items() if one is not None
+            },
         })  # fmt: skip
         return values
 
     def to_csv(self) -> str:
         """The points, one a line."""
-        return to_csv(Point, self.rows)
+        return to_csv(ScalePoint, self.rows)
 
     def save(self, out: Path) -> None:
         """scaling.json, points.csv and report.html in a folder."""
@@ -174,15 +178,15 @@ class Scaling:
             write_text(out / name, text)
 
     def _repr_html_(self) -> str:
-        from octavo.experiments.scale.wording import summary
+        from octavo.experiments.scale.page import summary
 
         return notebook_view(paragraphs(summary(self)))
 
 
-def chosen(points: Sequence[Point]) -> list[Point]:
+def chosen(points: Sequence[ScalePoint]) -> list[ScalePoint]:
     """Of each length and seed the point whose model did best on validation chunks of its training text."""
 
-    def order(point: Point) -> tuple[float, float]:
+    def order(point: ScalePoint) -> tuple[float, float]:
         """The less the better; the larger model where nothing was held out."""
         bits = point.validation_bits_per_byte
         return (bits if bits is not None else float("inf"), -point.size)
@@ -191,35 +195,24 @@ def chosen(points: Sequence[Point]) -> list[Point]:
     return [min(group, key=order) for _, group in groupby(ordered, key=lambda p: (p.bytes, p.seed))]
 
 
-def _range(interval: Interval) -> list[float]:
-    return [interval.low, interval.high]
-
-
-def _law_json(curve: Curve) -> dict[str, Any]:
+def _law_json(curve: ScaleCurve) -> dict[str, Any]:
     about: dict[str, Any] = {"model": curve.model, "variable": curve.variable, "error": curve.why or None}
     if curve.fit is None:
         return about
     fit, further = curve.fit, EXTRAPOLATED * curve.high
     return about | {
         "floor": fit.law.floor, "excess": fit.law.excess[0], "exponent": fit.law.exponent[0], "unit": fit.law.unit[0],
-        "floor_interval": _range(fit.floor) if fit.with_floor else None, "exponent_interval": _range(fit.exponent()),
+        "floor_interval": fit.floor if fit.with_floor else None, "exponent_interval": fit.exponent(),
         "falls": fit.falls, "points": fit.points, "typical_error": fit.error,
-        "extrapolated": {"at": further, "bits_per_byte": fit.law(further), "interval": _range(fit.interval(further))},
+        "extrapolated": {"at": further, "bits_per_byte": fit.law(further), "interval": fit.interval(further)},
     }  # fmt: skip
 
 
 def _joint_json(fit: Fit) -> dict[str, Any]:
     names = ("parameters", "text")
-    return {"floor": fit.law.floor, "floor_interval": _range(fit.floor), "points": fit.points,
+    return {"floor": fit.law.floor, "floor_interval": fit.floor, "points": fit.points,
             "typical_error": fit.error} | {
         name: {"excess": fit.law.excess[i], "exponent": fit.law.exponent[i], "unit": fit.law.unit[i],
-               "exponent_interval": _range(fit.exponent(i))}
+               "exponent_interval": fit.exponent(i)}
         for i, name in enumerate(names)
-    }  # fmt: skip
-
-
-def _crossing_json(one: Crossing) -> dict[str, Any]:
-    return {
-        "kind": one.kind, "at": one.at, "interval": _range(one.interval), "overtakes": one.overtakes,
-        "measured": one.measured, "share_of_refits": one.share,
     }  # fmt: skip

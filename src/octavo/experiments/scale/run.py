@@ -1,27 +1,31 @@
-"""From a model and a text to a scaling experiment and its laws."""
+"""From a model and a text to a scaling experiment and its laws: what is trained, and what comes of it.
+
+Every length of text is trained with every size, and the whole model on the whole text with smaller budgets.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from octavo.config import from_json
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Outcome
-from octavo.experiments.excerpts import describe_texts, first_part, last_part
+from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, last_part
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner
-from octavo.experiments.scale import plan as planning
-from octavo.experiments.scale.measure import TEXTS, Point, point_of
-from octavo.experiments.scale.plan import BUDGET, EVALUATIONS, Plan, plan_cells, with_text
+from octavo.experiments.runner import Runner, Store, check_folder
+from octavo.experiments.scale.measure import TEXTS, ScalePoint, point_of
 from octavo.experiments.scale.result import Scaling
-from octavo.experiments.store import Store, check_folder
 from octavo.models import find_spec, preset
+from octavo.models.parts.checks import check_positive
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.task import pick_device
 from octavo.text import Corpus
@@ -31,6 +35,97 @@ KIND = "scaling experiment"
 TEXT = ("tokenizer", "vocab_size", "size", "min_count", "split", "errors")  # settings that both models share
 SOURCE = ("valid", "field")  # and those that only say where the text is
 HELD_OUT_BYTES = 1_000_000
+LENGTHS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+SIZES = (1 / 4, 1 / 2, 1.0)
+BUDGETS = (1 / 8, 1 / 4, 1 / 2, 1.0)
+BUDGET = "30s"
+QUICK_BUDGET = "3s"
+EVALUATIONS = 4  # of a training: with budgets this short, more would take much of them
+SHORTEST_BYTES = 2_000  # a shorter text says nothing about longer ones
+WIDTH_STEP = 8  # widths are a multiple of it, where heads do not ask for another
+
+
+@dataclass(frozen=True)
+class ScalePlan:
+    """Multiples of the training part, of the width and of the budget; and how many seeds."""
+
+    lengths: tuple[float, ...] = LENGTHS
+    """Shares of the training text to learn from."""
+    sizes: tuple[float, ...] = SIZES
+    """Shares of a network's width."""
+    budgets: tuple[float, ...] = BUDGETS
+    """Shares of the budget, for the whole network on the whole text."""
+    seeds: int = 1
+    """Train every network so many times, from other initial weights: narrower intervals."""
+
+    def __post_init__(self) -> None:
+        for name, values in (("lengths", self.lengths), ("sizes", self.sizes), ("budgets", self.budgets)):
+            if 1.0 not in values or any(not 0 < value <= 1 for value in values) or len(set(values)) < len(values):
+                raise UserError(
+                    f"{name} are different shares of the whole, above 0 and at most 1, with 1 among them: "
+                    f"{name}={' '.join(f'{value:g}' for value in values)}; try --{name} 0.25 0.5 1"
+                )
+        if len(self.lengths) < 3:
+            raise UserError(f"a law needs at least 3 lengths: {len(self.lengths)}; try --lengths 0.25 0.5 1")
+        check_positive("seeds", self.seeds, 1)
+
+
+QUICK = ScalePlan((1 / 8, 1 / 4, 1 / 2, 1.0), (1 / 2, 1.0), (1 / 4, 1 / 2, 1.0))
+
+
+def plan_cells(
+    model: str, settings: Mapping[str, Any], plan: ScalePlan, seed: int, search_order: bool = False
+) -> list[Cell]:
+    """Every training of one model; what has no width or no budget is not varied in them."""
+    kind, usual = preset(model)
+    if find_spec(kind).fitting == "mixture":
+        raise UserError("a mixture is made of trained runs and not trained on lengths of text; scale one of its parts")
+    lengths, given = sorted(plan.lengths), dict(settings)
+    if search_order:
+        return [_cell(model, given, seed, share=share, search_order=True) for share in lengths]
+    spec = find_spec(kind)
+    neural = spec.trained_by_gradient
+    known = [one.name for one in dataclasses.fields(spec.config)]
+    config = dataclasses.replace(usual, **{key: value for key, value in given.items() if key in known})
+    sizes = sorted(plan.sizes) if neural and hasattr(config, "width") else [1.0]
+    widths = {size: width_of(config, size) for size in sizes if size < 1}
+    if len({*widths.values(), getattr(config, "width", None)}) <= len(widths):
+        raise UserError(f"the sizes must give different widths: {widths}; leave some out, or take a wider model")
+    seeds = range(seed, seed + plan.seeds) if neural or spec.uses_seed else [seed]
+    grid = [(share, size, 1.0) for share in lengths for size in sizes]
+    grid += [(1.0, 1.0, part) for part in sorted(plan.budgets) if part < 1] if neural else []
+    budget = str(given.pop("budget", BUDGET)) if neural else ""
+    return [
+        _cell(model, given | ({"width": widths[size]} if size < 1 else {}), one, budget_part(budget, part) if neural
+              else "", share=share, size=size, part=part)
+        for share, size, part in grid for one in seeds
+    ]  # fmt: skip
+
+
+def _cell(model: str, settings: Mapping[str, Any], seed: int, budget: str = "", **options: Any) -> Cell:
+    """A training; its key tells it from those with other settings in the same folder."""
+    options = {"size": 1.0, "part": 1.0, "search_order": False} | options
+    digest = hashlib.sha256(json.dumps([dict(settings), budget, options], sort_keys=True).encode()).hexdigest()[:8]
+    key = f"{model}-{options['share']:g}-{digest}-seed{seed}"
+    return Cell(key, "scale", model, dict(settings), {}, seed, budget, options)
+
+
+def width_of(config: Any, size: float) -> int:
+    """The width of a smaller model: whole heads, of an even size where they are rotated."""
+    whole: int = config.width
+    if size == 1:
+        return whole
+    step = 2 * config.heads if hasattr(config, "heads") else WIDTH_STEP
+    return max(step, round(whole * size / step) * step)
+
+
+def budget_part(budget: str, part: float) -> str:
+    """A share of a budget, as a budget is written."""
+    whole = Budget.parse(budget)
+    if part == 1:
+        return budget
+    amount = whole.amount * part
+    return f"{amount:.3f}s" if whole.kind == "seconds" else f"{max(1, round(amount))}{whole.kind}"
 
 
 def scale(
@@ -38,7 +133,7 @@ def scale(
     corpus: str | Path | Sequence[str | Path],
     *,
     against: str = "auto",
-    plan: Plan = Plan(),  # noqa: B008
+    plan: ScalePlan = ScalePlan(),  # noqa: B008
     budget: str = BUDGET,
     seed: int = 0,
     device: str = "auto",
@@ -57,15 +152,14 @@ def scale(
     same call resumes it; `command` is what the page says to reproduce it with.
     """
     sources = [str(corpus)] if isinstance(corpus, str | Path) else list(map(str, corpus))
-    _check(budget, seed, device, held_out)
-    planning.check_settings(settings, sources)
+    _check(budget, seed, device, held_out, settings, sources)
     if out is not None:
         check_folder(Path(out), KIND)
     other = _other(model, against)
     cells = _plan(model, other, settings, plan, budget, seed)
     text = from_json(TextConfig, {key: settings[key] for key in (*TEXT, *SOURCE) if key in settings})
     opened = text.open(sources)
-    planning.check_lengths(plan, opened.train.size)
+    _check_lengths(plan, opened.train.size)
     cells = _on_text(cells, opened, text, held_out, device)
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -85,7 +179,7 @@ def scale(
     return result
 
 
-def _points(outcomes: Mapping[str, Outcome]) -> list[Point]:
+def _points(outcomes: Mapping[str, Outcome]) -> list[ScalePoint]:
     return [point_of(outcome) for outcome in outcomes.values()]
 
 
@@ -101,7 +195,9 @@ def _other(model: str, against: str) -> str | None:
     return other
 
 
-def _plan(model: str, other: str | None, settings: dict[str, Any], plan: Plan, budget: str, seed: int) -> list[Cell]:
+def _plan(
+    model: str, other: str | None, settings: dict[str, Any], plan: ScalePlan, budget: str, seed: int
+) -> list[Cell]:
     """Every training, the cheap ones first."""
     shared = {key: value for key, value in settings.items() if key in TEXT}
     own = {key: value for key, value in settings.items() if key not in SOURCE}
@@ -110,23 +206,48 @@ def _plan(model: str, other: str | None, settings: dict[str, Any], plan: Plan, b
     if other is None:
         return cells
     theirs = shared | ({"budget": budget, "evaluations": EVALUATIONS} if find_spec(other).trained_by_gradient else {})
-    once = Plan(plan.lengths, plan.sizes, (1.0,), plan.seeds)
+    once = ScalePlan(plan.lengths, plan.sizes, (1.0,), plan.seeds)
     return plan_cells(other, theirs, once, seed, search_order=other == "ngram") + cells
 
 
 def _on_text(cells: Sequence[Cell], corpus: Corpus, text: TextConfig, held_out: int, device: str) -> list[Cell]:
-    """The cells with the parts of the text that they are of."""
-    valid, found = first_part(corpus.valid, held_out), {}
+    """The cells with the parts of the text that they are of, and their titles."""
+    valid, texts = first_part(corpus.valid, held_out), {}
     for share in {cell.options["share"] for cell in cells}:
         part = last_part(corpus.train, max(1, round(corpus.train.size * share)))
-        found[share] = describe_texts(corpus, part, valid, text.valid, text.field)
-    return [with_text(cell, found[cell.options["share"]], device) for cell in cells]
+        texts[share] = describe_texts(corpus, part, valid, text.valid, text.field)
+    complete = []
+    for cell in cells:
+        data, options = texts[cell.options["share"]], cell.options | {"device": device}
+        words = [cell.model, f"{data['train_bytes']:,} bytes of text"]
+        words += [f"width {cell.settings['width']}"] if "width" in cell.settings else []
+        words += [f"for {cell.budget}"] if cell.budget else []
+        words += [f"seed {cell.seed}"] if cell.seed else []
+        complete.append(dataclasses.replace(cell, data=data, options=options, title=", ".join(words)))
+    return complete
 
 
-def _check(budget: str, seed: int, device: str, held_out: int) -> None:
-    """What would only fail after some training is refused before."""
+def _check(
+    budget: str, seed: int, device: str, held_out: int, settings: Mapping[str, Any], sources: Sequence[str]
+) -> None:
+    """What would only fail after some training, or would make the results incomparable, is refused before."""
     Budget.parse(budget)
     seeded_generator(seed)
     pick_device(device)
-    if held_out < 1:
-        raise UserError(f"held_out must be at least 1: held_out={held_out}; try --held-out 100000")
+    check_positive("held_out", held_out, 100_000)
+    if settings.get("preprocess") or settings.get("errors") == "replace":
+        raise UserError("a law is of the text as it is; leave preprocess and errors=replace out")
+    if "-" in sources:
+        raise UserError("the text is read several times, and standard input can be read once; name a file")
+
+
+def _check_lengths(plan: ScalePlan, size: int) -> None:
+    """Refuse a text that is too short for the plan."""
+    shortest = min(plan.lengths) * size
+    if shortest < SHORTEST_BYTES:
+        enough = [f"{share:g}" for share in LENGTHS if share * size >= SHORTEST_BYTES]
+        remedy = f"try --lengths {' '.join(enough)}" if len(enough) >= 3 else "give a longer text"
+        raise UserError(
+            f"the shortest part of the text must have {SHORTEST_BYTES:,} bytes: {min(plan.lengths):g} of {size:,} "
+            f"bytes is {shortest:,.0f}; {remedy}"
+        )

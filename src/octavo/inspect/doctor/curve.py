@@ -24,7 +24,7 @@ FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many 
 UNUSUAL = 2.0  # times more or less than the default: then the default is what to try first
 
 
-class Point(NamedTuple):
+class LoggedStep(NamedTuple):
     """One logged step."""
 
     step: int
@@ -40,16 +40,16 @@ class Check(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curve:
+class TrainingCurve:
     """What metrics.jsonl records of training; empty for a model that was counted."""
 
-    points: tuple[Point, ...] = ()
+    points: tuple[LoggedStep, ...] = ()
     checks: tuple[Check, ...] = ()
     events: tuple[Mapping[str, Any], ...] = ()
     bytes_per_token: float = 1.0
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], bytes_per_token: float) -> Curve:
+    def of(cls, rows: Iterable[Mapping[str, Any]], bytes_per_token: float) -> TrainingCurve:
         """From the rows of metrics.jsonl; what is damaged or of another kind is passed over.
 
         A bigram is trained twice: first to find the best number of steps, then again on all of the text for so many.
@@ -67,11 +67,11 @@ class Curve:
             if "event" in row:
                 events.append(row)
                 continue
-            loss, norm, held = (_number(row.get(key)) for key in ("loss", "gradient_norm", "held_out_bits_per_byte"))
-            if held is None and (nats := _number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
+            loss, norm, held = (as_number(row.get(key)) for key in ("loss", "gradient_norm", "held_out_bits_per_byte"))
+            if held is None and (nats := as_number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
                 held = cls(bytes_per_token=bytes_per_token).bits(nats)
             if loss is not None:
-                points.append(Point(step, max(loss, LEAST_LOSS), norm))
+                points.append(LoggedStep(step, max(loss, LEAST_LOSS), norm))
             if held is not None:
                 checks.append(Check(step, held))
         end = again or last
@@ -154,6 +154,8 @@ class Training:
         """Twice the budget, far more of a few steps, or first of all the rest of it."""
         if not self.finished:
             return "train on to the end: octavo resume RUN"
+        if not self.loop.budget:  # the task counts epochs
+            return "train longer: more epochs"
         budget = Budget.parse(self.loop.budget)
         times = 10 if budget.kind == "steps" and budget.amount < FEW_STEPS else 2
         return f"train longer: --budget {times * budget.amount:.12g}{'s' if budget.kind == 'seconds' else budget.kind}"
@@ -163,11 +165,8 @@ class Training:
         return steps < FEW_STEPS or steps < self.steps_per_epoch / 2
 
     def _names(self) -> list[str]:
-        return (
-            ["learning_rate", "muon_learning_rate"]
-            if self.optim.optimizer == "muon" and self.usual.muon_learning_rate
-            else ["learning_rate"]
-        )
+        has_muon = self.optim.optimizer == "muon" and self.usual.muon_learning_rate
+        return ["learning_rate", "muon_learning_rate"] if has_muon else ["learning_rate"]
 
     def _rates(self, other: Callable[[float, float], float]) -> str:
         changed = {name: other(getattr(self.optim, name), getattr(self.usual, name)) for name in self._names()}
@@ -177,7 +176,7 @@ class Training:
 def bytes_per_token(run: Run) -> float:
     """Of the training text, as the run's record has it; 1 where it says nothing."""
     record = run.record.get("training")
-    if isinstance(record, Mapping) and (known := _number(record.get("bytes_per_token"))):
+    if isinstance(record, Mapping) and (known := as_number(record.get("bytes_per_token"))):
         return known
     size, tokens = run.record.get("corpus", {}).get("train", {}).get("bytes", 0), run.record.get("train_tokens", 0)
     return size / tokens if size and tokens else 1.0
@@ -190,5 +189,6 @@ def lowest_tenth(losses: Sequence[float], tenths: int = 10) -> float:
     return min(fmean(losses[a:b]) for a, b in pairwise(cuts) if b > a)
 
 
-def _number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
+    """The value of a log, where it is a finite number."""
     return float(value) if type(value) in (int, float) and abs(value) <= sys.float_info.max else None

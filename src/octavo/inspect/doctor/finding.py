@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
+from octavo.config import plain_json
 from octavo.core import LanguageModel
 from octavo.inspect.doctor.curve import Training
 from octavo.models import spec_of
@@ -26,11 +26,6 @@ class Finding:
     why: str
     advice: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; a number that is not finite becomes null."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         counts = {"warnings": self.count("warning"), "notes": self.count("note")}
-        found = [one.to_json() for one in self.findings]
-        return {"run": self.run, "verdict": self.verdict, **counts, "findings": found}
+        return {"run": self.run, "verdict": self.verdict, **counts, "findings": plain_json(self.findings)}
 
 
 def not_applicable(name: str, why: str) -> Finding:
@@ -67,14 +61,6 @@ def not_applicable(name: str, why: str) -> Finding:
 def percent(share: float, digits: int = 1, sign: bool = False) -> str:
     """0.1234 as 12.3 %; with a sign, +12.3 %."""
     return f"{100 * share:{'+' * sign}.{digits}f} %"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 FLAG = re.compile(r"--([a-z][a-z-]*)(?: ([\w.+-]+))?")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from octavo.inspect.doctor.curve import Curve, Training, lowest_tenth
+from octavo.inspect.doctor.curve import Training, TrainingCurve, as_number, lowest_tenth
 from octavo.inspect.doctor.finding import GATES, Finding, Verdict, not_applicable, percent
 
 START_NOTE = 0.05  # of ln(vocabulary): logits of spread s cost s²/2 nats, so for 257 tokens a spread of about 0.75
@@ -32,7 +32,7 @@ SMALLER = (
 )  # fmt: skip
 
 
-def start(curve: Curve, vocab: int, expects_itself: bool = False, what: str = "token") -> Finding:
+def start(curve: TrainingCurve, vocab: int, expects_itself: bool = False, what: str = "token") -> Finding:
     """The first loss against ln V: the cost of a model that knows nothing, and knows it.
 
     A transformer whose parts add nothing at first, and whose output weights are its embeddings, expects each token
@@ -61,7 +61,7 @@ def start(curve: Curve, vocab: int, expects_itself: bool = False, what: str = "t
     )  # fmt: skip
 
 
-def overfitting(curve: Curve, training: Training | None) -> Finding:
+def overfitting(curve: TrainingCurve, training: Training | None) -> Finding:
     """Held-out text that gets worse while the training text gets better."""
     name, checks = "overfitting", curve.checks
     if len(checks) < 3 or not curve.points:
@@ -99,10 +99,11 @@ def overfitting(curve: Curve, training: Training | None) -> Finding:
     return Finding(name, "ok", measured, expected, f"held-out text keeps up with the training text.{read}", (), values)
 
 
-def falling_measure(curve: Curve, rows: Sequence[Mapping[str, Any]], training: Training | None) -> Finding:
+def falling_measure(curve: TrainingCurve, rows: Sequence[Mapping[str, Any]], training: Training | None) -> Finding:
     """A measure of held-out examples (accuracy, BLEU) that falls while the training loss still falls."""
     name, key = "overfitting", (training.best_measure if training else "") or "accuracy"
-    measured = [(row["step"], row[key]) for row in rows if type(row.get("step")) is int and _is_number(row.get(key))]
+    measured = [(row["step"], row[key]) for row in rows if type(row.get("step")) is int
+                and as_number(row.get(key)) is not None]  # fmt: skip
     if len(measured) < 3 or not curve.points:
         why = f"it takes three evaluations on held-out examples to see, and there are {len(measured)}"
         return not_applicable(name, why)
@@ -120,10 +121,6 @@ def falling_measure(curve: Curve, rows: Sequence[Mapping[str, Any]], training: T
     return Finding(name, "ok", shown, expected, "held-out examples keep up with the training examples.", (), values)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
 OVERFITTING = (
     "stop in time: --patience 3", "more dropout: --dropout 0.2", "a higher --weight-decay", "a smaller --width",
     "fewer --layers", "a smaller --hidden", "a smaller --dim", "more text, which helps most",
@@ -133,7 +130,7 @@ UNSTABLE = ("a lower --learning-rate", "a longer --sequence-length", *GATES)
 
 
 def learning_rate(
-    curve: Curve, training: Training | None, vocab: int, bag: float | None = None, bigram: float | None = None
+    curve: TrainingCurve, training: Training | None, vocab: int, bag: float | None = None, bigram: float | None = None
 ) -> Finding:
     """Whether the loss moves as it should; `bag` and `bigram` are the baselines in bits per byte, where known."""
     name, n = "learning rate", len(curve.points)
@@ -141,26 +138,15 @@ def learning_rate(
         return not_applicable(name, f"it takes {FEW_POINTS} logged steps to judge the curve, and there are {n}")
     first = curve.points[0].loss if curve.points[0].step == 1 else math.log(max(2, vocab))
     end, lowest = curve.mean(0.9, 1), lowest_tenth([point.loss for point in curve.points])
-    fall, middle, late = (
-        1 - end / first,
-        1 - curve.mean(0.6, 0.7) / curve.mean(0.3, 0.4),
-        1 - end / curve.mean(0.7, 0.8),
-    )
-    values = {
-        "first": first,
-        "end": end,
-        "fall": fall,
-        "middle": middle,
-        "late": late,
-        "over_lowest": end / lowest - 1,
-    }
+    fall, late = 1 - end / first, 1 - end / curve.mean(0.7, 0.8)
+    middle, over = 1 - curve.mean(0.6, 0.7) / curve.mean(0.3, 0.4), end / lowest - 1
+    values = {"first": first, "end": end, "fall": fall, "middle": middle, "late": late, "over_lowest": over}
     over_bag = bag is None or curve.bits(end) > (1 + DEAD) * bag
     if end > (1 + WORSE) * lowest:
-        measured, expected = f"{percent(end / lowest - 1, sign=True)} over its lowest", f"at most {percent(WORSE, 0)}"
+        measured, expected = f"{percent(over, sign=True)} over its lowest", f"at most {percent(WORSE, 0)}"
+        why = "the loss rose again: the steps are too large."
         advice = (training.lower_rate(), training.warmup()) if training else ("a lower --learning-rate",)
-        return Finding(
-            name, "warning", measured, expected, "the loss rose again: the steps are too large.", advice, values
-        )
+        return Finding(name, "warning", measured, expected, why, advice, values)
     other = training.other_rate() if training else ("another --learning-rate",)
     measured = f"loss {percent(-fall, sign=True)}: {first:.3f} to {end:.3f}"
     if fall < DEAD and over_bag:
@@ -184,7 +170,7 @@ def learning_rate(
     return Finding(name, "ok", measured, "falls, then flattens", "the loss fell and levelled off.", (), values)
 
 
-def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
+def gradient_lengths(curve: TrainingCurve, training: Training | None) -> Finding:
     """The lengths of the gradients over the run: vanished, bursting, or clipped as a rule."""
     name = "gradient lengths"
     norms = [point.norm for point in curve.points if point.norm is not None]
@@ -208,10 +194,8 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
         verdict, why = "warning", f"the gradients exploded: {record}."
         advice = (training.lower_rate(), training.warmup(), *(() if clip else ("--clip 1",)))
     elif clipped > MOSTLY:
-        verdict, why = (
-            "note",
-            f"{percent(clipped, 0)} of the steps were clipped, so that the clip sets the length of a step.",
-        )
+        why = f"{percent(clipped, 0)} of the steps were clipped, so that the clip sets the length of a step."
+        verdict = "note"
         advice = (training.lower_rate(), f"a higher --clip {max(2 * clip, usual):.2g}")
     elif spikes > MANY_SPIKES:
         verdict, why = "note", f"{percent(spikes)} of the gradients are over {SPIKE:g} times the median: spikes."
@@ -219,7 +203,7 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
     return Finding(name, verdict, measured, expected, why, advice, values)
 
 
-def events(curve: Curve, training: Training | None, name_of_run: str) -> Finding:
+def events(curve: TrainingCurve, training: Training | None, name_of_run: str) -> Finding:
     """What went wrong on the way, and why training ended."""
     name = "events"
     if training is None:

@@ -27,7 +27,7 @@ KINDS = {
 def dequantise(data: NDArray[np.uint8], kind: str) -> Floats:
     """The numbers that whole blocks of the kind hold, one after another."""
     layout = LAYOUTS[kind]
-    return layout.read(data.reshape(-1, layout.bytes)).reshape(-1)
+    return layout.read(np.ascontiguousarray(data).reshape(-1, layout.bytes)).reshape(-1)
 
 
 def _halves(packed: Blocks) -> Blocks:
@@ -40,42 +40,14 @@ def _f16(blocks: Blocks, at: int) -> Floats:
     return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
 
 
-def _f32(blocks: Blocks) -> Floats:
-    return np.ascontiguousarray(blocks).view("<f4").astype(np.float32)
-
-
-def _half(blocks: Blocks) -> Floats:
-    return np.ascontiguousarray(blocks).view("<f2").astype(np.float32)
-
-
-def _bf16(blocks: Blocks) -> Floats:
-    """bfloat16 is the upper half of single precision."""
-    return (np.ascontiguousarray(blocks).view("<u2").astype(np.uint32) << 16).view(np.float32)
-
-
-def _q8_0(blocks: Blocks) -> Floats:
-    return _f16(blocks, 0) * np.ascontiguousarray(blocks[:, 2:]).view(np.int8)
-
-
-def _q4_0(blocks: Blocks) -> Floats:
-    return _f16(blocks, 0) * (_halves(blocks[:, 2:]).astype(np.int8) - 8)
-
-
-def _q4_1(blocks: Blocks) -> Floats:
-    return _f16(blocks, 0) * _halves(blocks[:, 4:]) + _f16(blocks, 2)
+def _signed(blocks: Blocks, at: slice) -> NDArray[np.int8]:
+    """Some bytes of every block as whole numbers with a sign."""
+    return np.ascontiguousarray(blocks[:, at]).view(np.int8)
 
 
 def _fifth_bits(blocks: Blocks, at: int) -> Blocks:
     """Bit i of the four bytes at `at` is number i's highest."""
     return np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little") << np.uint8(4)
-
-
-def _q5_0(blocks: Blocks) -> Floats:
-    return _f16(blocks, 0) * ((_halves(blocks[:, 6:]) | _fifth_bits(blocks, 2)).astype(np.int8) - 16)
-
-
-def _q5_1(blocks: Blocks) -> Floats:
-    return _f16(blocks, 0) * (_halves(blocks[:, 8:]) | _fifth_bits(blocks, 4)) + _f16(blocks, 2)
 
 
 def _scales_and_shifts(packed: Blocks) -> tuple[Blocks, Blocks]:
@@ -96,21 +68,23 @@ def _scaled(blocks: Blocks, q_NSL: Blocks) -> Floats:
     return (_f16(blocks, 0) * scale_NS)[..., None] * q_NSL - (_f16(blocks, 2) * shift_NS)[..., None]
 
 
-def _q4_k(blocks: Blocks) -> Floats:
-    return _scaled(blocks, _halves(blocks[:, 16:].reshape(-1, 4, 32)).reshape(-1, 8, 32))
+def _sub_blocks(packed: Blocks) -> Blocks:
+    """q_NSL of eight sub-blocks of 32 numbers, two in each run of 32 bytes."""
+    return _halves(packed.reshape(-1, 4, 32)).reshape(-1, 8, 32)
 
 
 def _q5_k(blocks: Blocks) -> Floats:
-    q_NSL = _halves(blocks[:, 48:].reshape(-1, 4, 32)).reshape(-1, 8, 32)
     fifth_NSL: Blocks = (blocks[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]) & np.uint8(1)
-    return _scaled(blocks, q_NSL | (fifth_NSL << np.uint8(4)))  # bit s of byte l is number l's of sub-block s
+    return _scaled(
+        blocks, _sub_blocks(blocks[:, 48:]) | (fifth_NSL << np.uint8(4))
+    )  # bit s of byte l is number l's of sub-block s
 
 
 def _q6_k(blocks: Blocks) -> Floats:
     low = _halves(blocks[:, :128].reshape(-1, 2, 64)).reshape(-1, 2, 4, 32)
     high = blocks[:, 128:192].reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
     q_NSL = (low | (high << 4)).reshape(-1, 16, 16).astype(np.int8) - 32
-    scale_NS = _f16(blocks, 208) * np.ascontiguousarray(blocks[:, 192:208]).view(np.int8)
+    scale_NS = _f16(blocks, 208) * _signed(blocks, slice(192, 208))
     return scale_NS[..., None] * q_NSL
 
 
@@ -123,15 +97,15 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {
-    "F32": Layout(1, 4, _f32),
-    "F16": Layout(1, 2, _half),
-    "BF16": Layout(1, 2, _bf16),
-    "Q8_0": Layout(32, 34, _q8_0),
-    "Q4_0": Layout(32, 18, _q4_0),
-    "Q4_1": Layout(32, 20, _q4_1),
-    "Q5_0": Layout(32, 22, _q5_0),
-    "Q5_1": Layout(32, 24, _q5_1),
-    "Q4_K": Layout(256, 144, _q4_k),
+    "F32": Layout(1, 4, lambda b: b.view("<f4").astype(np.float32)),
+    "F16": Layout(1, 2, lambda b: b.view("<f2").astype(np.float32)),
+    "BF16": Layout(1, 2, lambda b: (b.view("<u2").astype(np.uint32) << 16).view(np.float32)),  # the upper half of F32
+    "Q8_0": Layout(32, 34, lambda b: _f16(b, 0) * _signed(b, slice(2, None))),
+    "Q4_0": Layout(32, 18, lambda b: _f16(b, 0) * (_halves(b[:, 2:]).astype(np.int8) - 8)),
+    "Q4_1": Layout(32, 20, lambda b: _f16(b, 0) * _halves(b[:, 4:]) + _f16(b, 2)),
+    "Q5_0": Layout(32, 22, lambda b: _f16(b, 0) * ((_halves(b[:, 6:]) | _fifth_bits(b, 2)).astype(np.int8) - 16)),
+    "Q5_1": Layout(32, 24, lambda b: _f16(b, 0) * (_halves(b[:, 8:]) | _fifth_bits(b, 4)) + _f16(b, 2)),
+    "Q4_K": Layout(256, 144, lambda b: _scaled(b, _sub_blocks(b[:, 16:]))),
     "Q5_K": Layout(256, 176, _q5_k),
     "Q6_K": Layout(256, 210, _q6_k),
 }

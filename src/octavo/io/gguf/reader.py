@@ -24,10 +24,7 @@ VERSIONS = (2, 3)
 MAX_DIMENSIONS = 4  # of a tensor, in every version so far
 MAX_ARRAY_DEPTH = 4  # arrays within arrays; files in use have one level
 ALIGNMENT = 32  # where the file does not say
-MIN_PAIR_BYTES, MIN_TENSOR_BYTES = (
-    13,
-    32,
-)  # bytes of the shortest key with a value, of the shortest description of a tensor
+MIN_PAIR_BYTES, MIN_TENSOR_BYTES = 13, 32  # of the shortest key with a value, the shortest description of a tensor
 
 NUMBERS = {  # by the number of the type
     number: struct.Struct(f"<{code}")

@@ -14,7 +14,7 @@ from typing import Literal
 
 from torch import nn
 
-from octavo.errors import UserError
+from octavo.models.parts.checks import check_not_negative, check_positive
 
 Kernel = Literal["fused", "plain"]
 
@@ -33,18 +33,20 @@ class Shape:
     """Tokens of the whole text: bounds the tables of a model that counts it; 0: not known."""
     kernel: Kernel = "fused"
     """fused: attention never holds its weights and computes them twice; plain: as the equations stand."""
+    source: int = 0
+    """Of an encoder-decoder: tokens of the source of a row; the window is then of each target."""
+    languages: int = 1
+    """Of an encoder-decoder: targets of each source."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "window"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1: {name}={getattr(self, name)}; try --{name} 8")
-        if self.past < 0:
-            raise UserError(f"past must not be negative: past={self.past}; try 0")
+        check_positive("batch", self.batch, 8)
+        check_positive("window", self.window, 8)
+        check_not_negative("past", self.past, "try 0")
 
     @property
     def tokens(self) -> int:
         """N."""
-        return self.batch * self.window
+        return self.batch * self.window * self.languages
 
 
 @dataclass(frozen=True)
@@ -90,13 +92,10 @@ class Cache:
     least_size: int = 0
     """Bytes of a number, at least: sums are saved in single precision whatever the weights are in."""
 
-    def numbers(self, past: int) -> int:
-        """After so many tokens."""
-        return self.constant + self.per_token * (past if self.tokens is None else min(past, self.tokens))
-
     def bytes(self, past: int, size: int) -> int:
         """After so many tokens, with numbers of so many bytes."""
-        return self.numbers(past) * max(size, self.least_size)
+        tokens = past if self.tokens is None else min(past, self.tokens)
+        return (self.constant + self.per_token * tokens) * max(size, self.least_size)
 
 
 @dataclass(frozen=True)
@@ -112,6 +111,8 @@ class Cost:
     """Counts and probabilities in look-up tables, not learnt by gradients."""
     tables_at_most: bool = False
     """Whether the tables are those of the worst text, because the real one is not known."""
+    unit: Literal["token", "image", "source"] = "token"
+    """What its model reads one by one. Of images and sources, what is saved for the backward pass is not counted."""
 
     def total(self, what: str) -> int:
         """The sum of one quantity over the parts."""
@@ -123,6 +124,11 @@ class Cost:
 
     def per_token(self, what: str) -> float:
         return self.total(what) / self.shape.tokens
+
+    @property
+    def units(self) -> int:
+        """Tokens, images or sources of the shape."""
+        return self.shape.tokens if self.unit == "token" else self.shape.batch
 
     def cache_bytes(self, past: int, size: int) -> int:
         """What a row carries after so many tokens, with numbers of so many bytes."""
@@ -158,12 +164,8 @@ def attention_products(
 
 def output(N: int, V: int, D: int, tied: bool, bias: int = 0) -> Part:
     """The product with a row for each token of the vocabulary; tied, its weights are the embeddings'."""
-    forward = 2 * N * V * D
-    parameters = bias if tied else V * D + bias
-    return Part(
-        "output", parameters, read=V * D + bias, forward=forward, needed=forward, backward=2 * forward,
-        half_copies=V * D,
-    )  # fmt: skip
+    part = linear("output", N, [(V, D)], bias, muon=False)
+    return replace(part, parameters=bias) if tied else part
 
 
 def repeated(part: Part, times: int) -> Part:

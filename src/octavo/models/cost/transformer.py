@@ -22,12 +22,12 @@ from octavo.ops.linear import CHUNK
 
 
 def transformer_cost(config: GPTConfig, V: int, shape: Shape) -> Cost:
-    """Parts and cache of a decoder."""
-    return Cost("gpt", V, shape, transformer_parts(config, V, shape), (transformer_cache(config),))
+    """Every part of a decoder, those of all layers together, and its cache.
 
-
-def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ...]:
-    """Every part, those of all layers together."""
+    Of a norm are saved the input or its scaled self, its divisor, and the result; of the loss, log-probabilities in
+    single precision and targets, or where there are many logits, which it makes and forgets some rows at a time, the
+    gradients themselves.
+    """
     N, D, L = shape.tokens, config.width, config.layers
     if config.absolute and shape.past + shape.window > config.context:
         raise UserError(
@@ -35,14 +35,20 @@ def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ..
             f"context={config.context}; try --window {max(1, config.context - shape.past)}"
         )
     dropped = N * D if config.dropout else 0
-    return (
+    norms_saved = (2 * L + 1) * N * (2 * D + (1 if config.norm == "rms" else 2))
+    logits = replace(output(N, V, D, config.tied), saved_bytes=N * (4 * V + 8) + 4)
+    if N * V > SMALL:
+        norms_saved -= N * D  # of the last one's result only the gradient
+        logits = replace(logits, saved=N * D, saved_bytes=4 * V * D, half_copies=0)
+    parts = (
         Part("embeddings", V * D, saved=dropped),
         *position_parts(config, shape),
         *(repeated(part, L) for part in attention_parts(config, shape)),
         repeated(feed_forward_part(config, N, feed_forward_saved(config, N) + dropped), L),
-        norms_part(config, V, N),
-        output_part(config, V, N),
+        norms(config, 2 * L + 1, norms_saved),
+        logits,
     )
+    return Cost("gpt", V, shape, parts, (transformer_cache(config),))
 
 
 def transformer_cache(config: GPTConfig) -> Cache:
@@ -65,14 +71,6 @@ def position_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     if config.positions == "rotary" and config.kind.family != "synthesizer":
         return (Part("positions", saved=shape.window * config.head_size),)
     return ()
-
-
-def norms_part(config: GPTConfig, V: int, N: int) -> Part:
-    """Two a layer and one at the end: the input or its scaled self, its divisor, and the result are saved."""
-    D, count = config.width, 2 * config.layers + 1
-    scales = 1 if config.norm == "rms" else 2
-    last = N * D if many_logits(N, V) else 0  # of whose result the loss saves only the gradient
-    return norms(config, count, saved=count * N * (2 * D + scales) - last)
 
 
 def norms(config: GPTConfig, count: int, saved: int = 0) -> Part:
@@ -104,19 +102,6 @@ def feed_forward_saved(config: GPTConfig, N: int) -> int:
     return N * config.inner * (4 if config.feed_forward == "gated" else 2)
 
 
-def many_logits(N: int, V: int) -> bool:
-    """Whether the loss makes and forgets logits some rows at a time."""
-    return N * V > SMALL
-
-
-def output_part(config: GPTConfig, V: int, N: int) -> Part:
-    """With what the loss saves: log-probabilities in single precision and targets, or the gradients themselves."""
-    D, part = config.width, output(N, V, config.width, config.tied)
-    if many_logits(N, V):
-        return replace(part, saved=N * D, saved_bytes=4 * V * D, half_copies=0)
-    return replace(part, saved_bytes=N * (4 * V + 8) + 4)
-
-
 # ---------------------------------------------------------------------- parts that attend to other tokens
 
 
@@ -125,70 +110,46 @@ def attention_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     if config.kind.family == "synthesizer":
         return synthesizer_parts(config, shape)
     N, D, E, H, G = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.groups
-    saved = projections_saved(config, shape) + (N * (D + E + H + G) if config.qk_norm else 0)
+    attention = linear_attention if config.kind.family == "linear" else softmax_attention
+    projections, attended = attention(config, shape)
+    saved = projections + (N * (D + E + H + G) if config.qk_norm else 0)
     qkv = replace(qkv_part(config, N, saved), copies=D * (D + 2 * E))
-    attended = linear_attention_part(config, shape) if config.kind.family == "linear" else attention_part(config, shape)
     return qkv, attended, out_part(config, N, N * D if config.dropout else 0)
 
 
-def projections_saved(config: GPTConfig, shape: Shape) -> int:
-    """Turned queries and keys, and what all three came out as, where a kernel is given pieces of these themselves."""
-    N, D, E = shape.tokens, config.width, config.groups * config.head_size
-    turned = N * (D + E) if config.positions == "rotary" else 0
-    if config.kind.family != "linear":
-        return 0 if in_blocks(config, shape) else turned + N * (D + 2 * E)
-    if config.features != "elu":
-        return 0
-    return turned if turned or config.qk_norm else N * (D + 2 * E)
+def turned_saved(config: GPTConfig, N: int) -> int:
+    """Queries and keys after their rotation by rotary positions."""
+    return N * (config.width + config.groups * config.head_size) if config.positions == "rotary" else 0
 
 
-def in_blocks(config: GPTConfig, shape: Shape) -> bool:
-    """Whether attention is cut into blocks along the diagonal, each a copy."""
-    T, S = shape.window, seen(config, shape)
-    pattern = simplest(config.pattern, T, S)
-    W = window_of(pattern)
-    return W is not None and T > W and shape.kernel == "fused" and path_of(config, T, S, pattern) == "band"
-
-
-def attention_part(config: GPTConfig, shape: Shape) -> Part:
-    """Softmax attention: scores and sums take 2 K operations each for a pair of tokens and a head."""
-    B, T, H, K = shape.batch, shape.window, config.heads, config.head_size
-    S = seen(config, shape)
-    pairs, computed = attention_pairs(config, T, S, shape.kernel == "plain")
-    if shape.kernel == "plain":  # the scaled and the softened scores, and the result
-        saved, saved_bytes = 2 * B * H * T * S + shape.tokens * H * K, T * S
-    else:
-        saved, saved_bytes = fused_saved(config, shape, S)
-    each = 4 * B * H * K
-    return attention_products("attention", each * computed, each * pairs, shape.kernel, saved, saved_bytes)
-
-
-def seen(config: GPTConfig, shape: Shape) -> int:
-    """Keys that are there for T new tokens: S."""
-    saved = config.context if config.absolute else config.cached
-    return min(shape.past, saved) + shape.window
-
-
-def attention_pairs(config: GPTConfig, T: int, S: int, plain: bool = False) -> tuple[int, int]:
-    """Pairs of tokens that may see each other, and those that are computed.
+def softmax_attention(config: GPTConfig, shape: Shape) -> tuple[int, Part]:
+    """The numbers saved of queries, keys and values, and the part: scores and sums take 2 K operations each for a
+    pair of tokens and a head.
 
     The kernels are given rectangles: all T × S pairs, or for a narrow window blocks of W queries and 2 W keys. PyTorch
     counts the whole rectangle also where a kernel leaves out what lies above the diagonal.
     """
-    pattern = simplest(config.pattern, T, S)
-    W = window_of(pattern)
-    if plain or W is None or path_of(config, T, S, pattern) != "band":
-        return pairs_of(pattern, T, S), T * S
-    near = min(S, T + W - 1)
-    blocks = -(-T // W)
-    return pairs_of(pattern, T, S), T * near if T <= W else blocks * W * 2 * W
+    B, T, N, D, H, K = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.head_size
+    S = min(shape.past, config.context if config.absolute else config.cached) + T
+    pattern, plain = simplest(config.pattern, T, S), shape.kernel == "plain"
+    W = None if plain else band_width(config, T, S, pattern)
+    blocks = -(-T // W) if W is not None and T > W else 0  # along the diagonal, each a copy
+    if plain:  # the scaled and the softened scores, and the result
+        saved, saved_bytes = 2 * B * H * T * S + N * D, T * S
+    else:
+        saved, saved_bytes = fused_saved(config, shape, S, pattern, blocks)
+    computed = T * S if W is None else blocks * W * 2 * W if blocks else T * min(S, T + W - 1)
+    each, pairs = 4 * B * H * K, pairs_of(pattern, T, S)
+    projections = 0 if blocks else turned_saved(config, N) + N * (D + 2 * config.groups * K)
+    part = attention_products("attention", each * computed, each * pairs, shape.kernel, saved, saved_bytes)
+    return projections, part
 
 
-def path_of(config: GPTConfig, T: int, S: int, pattern: Pattern) -> str:
-    """The path that attention takes on a CPU."""
+def band_width(config: GPTConfig, T: int, S: int, pattern: Pattern) -> int | None:
+    """W where attention, on a CPU, takes the path of a band of W tokens along the diagonal."""
     q_BHTK = torch.empty(1, config.heads, T, config.head_size, device="meta")
     k_BGSK = torch.empty(1, config.groups, S, config.head_size, device="meta")
-    return choose(q_BHTK, k_BGSK, pattern)
+    return W if (W := window_of(pattern)) is not None and choose(q_BHTK, k_BGSK, pattern) == "band" else None
 
 
 def pairs_of(pattern: Pattern, T: int, S: int) -> int:
@@ -203,14 +164,12 @@ def pairs_of(pattern: Pattern, T: int, S: int) -> int:
     return growing * first + growing * (growing - 1) // 2 + (T - growing) * W
 
 
-def fused_saved(config: GPTConfig, shape: Shape, S: int) -> tuple[int, int]:
+def fused_saved(config: GPTConfig, shape: Shape, S: int, pattern: Pattern, blocks: int) -> tuple[int, int]:
     """The result, each row's sum and the mask; a band also keeps the blocks that it was cut into."""
     B, T, N, D, H, G = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.groups
-    pattern = simplest(config.pattern, T, S)
     biased, rotary = config.positions == "alibi", config.positions == "rotary"
-    if in_blocks(config, shape):
+    if blocks:
         W = window_of(pattern) or T
-        blocks = -(-T // W)
         rows, masks = B * blocks * W, B * H if biased else 1
         mask = (B * H if biased else H // G) * blocks * W * 2 * W
         return (2 * rows + N) * D + 4 * rows * G * config.head_size + rows * H + mask, masks * blocks * W
@@ -221,8 +180,10 @@ def fused_saved(config: GPTConfig, shape: Shape, S: int) -> tuple[int, int]:
     return copies * N * D + N * H + mask, (H if biased else 1) * T if masked else 0
 
 
-def linear_attention_part(config: GPTConfig, shape: Shape) -> Part:
-    """Linear attention: all pairs of a chunk of C tokens, and one state of K × K between chunks."""
+def linear_attention(config: GPTConfig, shape: Shape) -> tuple[int, Part]:
+    """The numbers saved of queries, keys and values, and the part: all pairs of a chunk of C tokens, and one state of
+    K × K between chunks.
+    """
     B, T, H, K = shape.batch, shape.window, config.heads, config.head_size
     needed = B * H * T * 4 * K * K  # k vᵀ added to the state, and q times it
     if T == 1:
@@ -239,7 +200,11 @@ def linear_attention_part(config: GPTConfig, shape: Shape) -> Part:
         forward, backward, needed = forward + directions, backward + directions, needed + directions
     drawn = K * K if config.features == "random" else 0
     saved, saved_bytes = linear_attention_saved(config, shape)
-    return Part(
+    projections = 0
+    if config.features == "elu":
+        turned = turned_saved(config, shape.tokens)
+        projections = turned if turned or config.qk_norm else shape.tokens * (config.width + 2 * config.groups * K)
+    return projections, Part(
         "attention", drawn, fixed=drawn, read=drawn, forward=forward, needed=needed, backward=backward, saved=saved,
         saved_bytes=saved_bytes,
     )  # fmt: skip

@@ -24,10 +24,8 @@ def session_for(model: GPT, state: Any, tokens: int = 1 << 30, recorded: bool = 
     It reads the weights now: those of a model that is trained meanwhile, it does not see. Dropout is off. `recorded`
     allows a GPU's kernels to be recorded and played back (GraphSession).
     """
-    if is_tracing() or not isinstance(
-        model.blocks[0].attention, Attention
-    ):  # only the model's own step shows what is inside
-        return Session(model, state)
+    if is_tracing() or not isinstance(model.blocks[0].attention, Attention):
+        return Session(model, state)  # only the model's own step shows what is inside
     worth_it = recorded and tokens >= WORTH_RECORDING
     if worth_it and model.embedding_VD.is_cuda and len(state[0]) == 1 and find_spec("triton"):
         from octavo.models.decoding.cuda_graph_session import GraphSession, served

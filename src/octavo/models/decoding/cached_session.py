@@ -17,9 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import Session
 from octavo.models.decoding import fused_products as products
-from octavo.models.decoding.kv_cache import KVCache, added_positions, joined_qkv, rotary_factors
+from octavo.models.decoding.kv_cache import KVCache, KVSession, added_positions, rotary_factors
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.positions import alibi_slopes
@@ -67,11 +66,14 @@ class New(NamedTuple):
         return cls(qkv_NE, qk_NJK, q_BGRTK, kv_2BGTK, pairs_NJP)
 
 
-class CachedSession(Session[Any]):
-    """A session of a transformer with softmax attention, on any device and for any batch."""
+class CachedSession(KVSession):
+    """A session of a transformer with softmax attention, on any device and for any batch.
+
+    The place of a new token is used only within a step, so forks share it.
+    """
 
     def __init__(self, model: GPT, state: Any) -> None:
-        self.model = self.gpt = model
+        super().__init__(model)
         config, like = model.config, model.embedding_VD
         # Only there is a norm by hand shorter than torch's, and exact enough.
         self.by_hand = like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
@@ -83,27 +85,25 @@ class CachedSession(Session[Any]):
             self.paired = self.by_hand and config.positions == "rotary"
             self.order_K = torch.arange(self.size).view(2, -1).t().flatten() if self.paired else None
             self.new = New.of(like, config, self.batch, 1, self.paired)
-            self.layers = [self._layer(block) for block in model._blocks()]
+            self.layers = [self._layer(block) for block in model.blocks]
             self.last, weight = self._norm(model.norm, model.output_weight)
             self.logits = partial(products.product, self._ready(weight), None)
             self.positions_CD = added_positions(model)
-            self.cache = KVCache(model, state, self.order_K)
+            self._open(KVCache(model, state, self.order_K))
             self.slopes = alibi_slopes(self.heads).to(like.device).view(self.groups, -1, 1).repeat(self.batch, 1, 1)
             self.bias = self._distances() if config.positions == "alibi" else None
             # A norm by hand leaves out the root of the size; for queries, the scores' scale cancels it.
             self.scale_J1 = like.new_ones(config.heads + config.groups, 1)
             self.scale_J1[config.heads :] = self.size**-0.5
             self.head_eps = like.new_tensor((self.size * config.norm_eps) ** 0.5)
-        self._place()
 
     # ------------------------------------------------------------------ what a session can do
 
     @torch.inference_mode()
     def step(self, x_B: Tensor) -> Tensor:
         """Absorb one token a row: logits_BV of the token after it."""
+        self._make_room()
         cache = self.cache
-        if cache.make_room():
-            self._place()
         x_BD = self.gpt.embedding_VD.index_select(0, x_B)
         if self.positions_CD is not None:
             x_BD = x_BD + self.positions_CD[cache.end]
@@ -121,34 +121,11 @@ class CachedSession(Session[Any]):
         self.calls += 1
         logits, left_BT = [self.scale_J1.new_empty(self.batch, 0, self.gpt.vocab)], x_BT
         while left_BT.shape[1]:
-            if self.cache.make_room():
-                self._place()
+            self._make_room()
             count = min(self.cache.slots - self.cache.end, MAX_TOKENS_PER_CALL)
             logits.append(self._together(left_BT[:, :count]))
             left_BT = left_BT[:, count:]
         return logits[1] if len(logits) == 2 else torch.cat(logits, 1)
-
-    def fork(self) -> CachedSession:
-        """Another one at the same place; weights are shared, keys and values copied."""
-        other = object.__new__(CachedSession)
-        other.__dict__.update(self.__dict__)
-        other.cache = self.cache.copied()  # the place of the new token is used only within a step, so it is shared
-        other._place()
-        return other
-
-    def rewind(self, count: int) -> None:
-        """Forget the last `count` tokens; refused where what they displaced is gone."""
-        self.cache.take_back(count)
-
-    @property
-    def state(self) -> Any:
-        """The pure state at this place, as the model's own step would have it."""
-        return self.cache.state()
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        self.cache.take(state)
-        self._place()
 
     # ------------------------------------------------------------------ parts of a step
 
@@ -258,7 +235,7 @@ class CachedSession(Session[Any]):
         assert isinstance(attention, Attention), "only softmax attention has keys to keep"
         self.pattern = attention.pattern
         self.places_S = torch.arange(config.context, device=self.gpt.embedding_VD.device)
-        qkv_ED, bias_E = joined_qkv(attention)
+        qkv_ED, bias_E = attention.joined()
         if self.order_K is not None:
             row_JK = torch.arange(len(qkv_ED)).view(-1, self.size)
             row_JK[: -self.groups] = row_JK[: -self.groups, self.order_K]

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import Session
 from octavo.errors import UserError
 from octavo.models.decoding import triton_kernels as kernels
-from octavo.models.decoding.kv_cache import KVCache, added_positions, joined_qkv, rotary_factors
+from octavo.models.decoding.kv_cache import KVCache, KVSession, added_positions, rotary_factors
 
 if TYPE_CHECKING:
     from octavo.models.gpt import GPT
@@ -52,7 +51,7 @@ def served(model: GPT) -> bool:
     )
 
 
-class GraphSession(Session[Any]):
+class GraphSession(KVSession):
     """A session of a transformer with full or local attention, for one sequence.
 
     `overlap` lets a kernel start while the one before it ends (programmatic dependent launch): None, where the GPU
@@ -65,20 +64,20 @@ class GraphSession(Session[Any]):
             raise ValueError("the kernels serve full and local attention without alibi; take a CachedSession")
         if len(state[0]) != 1:
             raise ValueError(f"the kernels decode one sequence: the state has {len(state[0])}; take a CachedSession")
-        self.model = self.gpt = model
+        super().__init__(model)
         device = model.embedding_VD.device
         self.captures = device.type == "cuda"
         if overlap is None:
             overlap = self.captures and torch.cuda.get_device_capability(device) >= (9, 0)
         self.overlap, self.programs = overlap, programs
         with torch.no_grad():
-            self.weights = [_weights(block) for block in model._blocks()]
+            self.weights = [_weights(block) for block in model.blocks]
             self.positions_CD = added_positions(model)
             self._open(KVCache(model, state))
 
     def _open(self, cache: KVCache) -> None:
         """Buffers of its own, at the cache's place; graphs are captured when they are first needed."""
-        self.cache, config, like = cache, self.gpt.config, self.gpt.embedding_VD
+        self.cache, config, like = cache, self.gpt.config, self.gpt.embedding_VD  # which the launches read
         H, G, K = config.heads, config.groups, config.head_size
         # Two goes a part: more parts would be over sooner, but every program of the next kernel must add them up.
         self.parts = min(PARTS, _up(-(-cache.seen // (2 * KEYS))))
@@ -93,7 +92,7 @@ class GraphSession(Session[Any]):
         self.graphs: dict[str, Any] = {}
         step = self.step_launches()
         self.rows = {"step": step, "greedy": step + self.choice_launches()}
-        self._place()
+        super()._open(cache)
 
     # ------------------------------------------------------------------ what a session can do
 
@@ -129,34 +128,15 @@ class GraphSession(Session[Any]):
             )
         return chosen_N
 
-    def fork(self) -> GraphSession:
-        """Another one at the same place; weights are shared, keys and values copied."""
-        other = object.__new__(GraphSession)
-        other.__dict__.update(self.__dict__)
-        other._open(self.cache.copied())
-        return other
-
     def rewind(self, count: int) -> None:
-        """Forget the last `count` tokens; refused where what they displaced is gone."""
-        self.cache.take_back(count)
+        super().rewind(count)
         self.at_1.fill_(self.cache.end)
-
-    @property
-    def state(self) -> Any:
-        """The pure state at this place, as the model's own step would have it."""
-        return self.cache.state()
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        self.cache.take(state)
-        self._place()
 
     # ------------------------------------------------------------------ a step is a row of kernels
 
     def _run(self, name: str) -> None:
         """All kernels of one token."""
-        if self.cache.make_room():
-            self._place()
+        self._make_room()
         if self.captures:
             if name not in self.graphs:
                 self.graphs[name] = self._captured(name)
@@ -289,7 +269,7 @@ class Product(NamedTuple):
 def _weights(block: Any) -> dict[str, Product]:
     """The four products of a block."""
     attention, mlp, kind = block.attention, block.feed_forward, block.attention.config.feed_forward
-    qkv_ED, bias_E = joined_qkv(attention)
+    qkv_ED, bias_E = attention.joined()
     gated = kind == "gated"
     return {
         "qkv": Product(qkv_ED, bias_E, block.norm1),

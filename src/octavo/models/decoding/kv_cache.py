@@ -9,12 +9,12 @@ still sees to the front, which costs a copy once in many steps; a ring would not
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
-from octavo.core import MAX_REWIND_TOKENS
+from octavo.core import MAX_REWIND_TOKENS, Session
 from octavo.errors import UserError
 from octavo.ops.positions import rotary_angles, sinusoids
 
@@ -117,6 +117,48 @@ class KVCache:
         return other
 
 
+class KVSession(Session[Any]):
+    """What the sessions with a KV cache share: they differ in how a step is computed."""
+
+    cache: KVCache
+
+    def __init__(self, model: GPT) -> None:
+        self.model = self.gpt = model
+
+    def _open(self, cache: KVCache) -> None:
+        """Go on from the cache's place; what a step writes to is this session's own."""
+        self.cache = cache
+        self._place()
+
+    def _place(self) -> None:
+        """Find what depends on where the slots are, such as their positions."""
+        raise NotImplementedError
+
+    def _make_room(self) -> None:
+        if self.cache.make_room():
+            self._place()
+
+    def fork(self) -> Self:
+        """Another one at the same place; weights are shared, keys and values copied."""
+        other = copy(self)
+        other._open(self.cache.copied())
+        return other
+
+    def rewind(self, count: int) -> None:
+        """Forget the last `count` tokens; refused where what they displaced is gone."""
+        self.cache.take_back(count)
+
+    @property
+    def state(self) -> Any:
+        """The pure state at this place, as the model's own step would have it."""
+        return self.cache.state()
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.cache.take(state)
+        self._place()
+
+
 def added_positions(model: GPT) -> Tensor | None:
     """What is added to a token's vector at each place of the context, where something is."""
     like = model.embedding_VD
@@ -136,11 +178,3 @@ def rotary_factors(model: GPT, first: int, count: int) -> tuple[Tensor, Tensor] 
     places_S = torch.arange(first, first + count, device=like.device)
     cos, sin = rotary_angles(places_S, config.head_size, config.rotary_base, like.dtype).chunk(2, -1)
     return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
-
-
-def joined_qkv(attention: Any) -> tuple[Tensor, Tensor | None]:
-    """The weights and biases of queries, keys and values as those of one product."""
-    qkv_ED = torch.cat([attention.query_DD, attention.key_ED, attention.value_ED])
-    return qkv_ED, None if attention.query_bias is None else torch.cat(
-        [attention.query_bias, attention.key_bias, attention.value_bias]
-    )

@@ -68,6 +68,8 @@ class NGram(LanguageModel[Tensor]):
     gamma_C: Tensor
 
     drafts_by_lookup = True  # speculative decoding looks up what followed a context in its tables
+    begin_resets = True
+    max_scored_tokens = 1 << 20
 
     def __init__(self, config: NGramConfig, vocab: int, newline: int | None = None) -> None:
         super().__init__()
@@ -202,14 +204,6 @@ class NGram(LanguageModel[Tensor]):
             ranges.append((low, high))
             low, high = high, int(self.first_C[high]) if high < len(self.first_C) else high
         return ranges
-
-    @property
-    def begin_resets(self) -> bool:
-        return True
-
-    @property
-    def max_scored_tokens(self) -> int:
-        return 1 << 20
 
     def token_context_classes(self, state: Tensor, x_BT: Tensor) -> Tensor:
         classes = [torch.zeros_like(x_BT[:, :0])]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from octavo.io.progress import progress
-from octavo.models.cost.counts import ngram_cost
+from octavo.models.cost.parts import Cache, Cost, Shape
 from octavo.models.ngram.counting import Workspace
 from octavo.models.ngram.model import DTYPES, NGram, NGramConfig
 from octavo.models.spec import Candidate, FitContext, Fitted, ModelSpec
@@ -34,20 +34,29 @@ def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
     )
 
 
+def _cost(config: NGramConfig, V: int, shape: Shape) -> Cost:
+    """Tables at most as large as the text allows, if no n-gram came twice; the state is a node for each length of
+    context, none to order - 1.
+    """
+    words = min(V, shape.text) if shape.text else V
+    nodes = [1, V, *(min(words**n, shape.text) for n in range(2, config.order + 1))]  # of each length
+    total, contexts = sum(nodes), sum(nodes[:-1])
+    lengths = {"word_M": total, "alpha_M": total + 1, "first_C": contexts + 1, "gamma_C": contexts}
+    tables = sum(length * DTYPES[name].itemsize for name, length in lengths.items())
+    return Cost("ngram", V, shape, (), (Cache(constant=config.order),), tables, tables_at_most=True)
+
+
 def _sizes(model: NGram, spell: Callable[[int], str]) -> Bars:
     rows = tuple((f"{order}-grams", float(count)) for order, count in enumerate(model.sizes(), 1))
     return Bars("How many different n-grams of each length it stores.", rows)
 
 
-def _summary(model: NGram, tokens: str) -> str:
-    return f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}"
-
-
 SPEC = ModelSpec(
     "ngram", "n-gram", "counts of n tokens in a row, smoothed (Kneser-Ney)", "counts", NGram, NGramConfig,
-    fitting="counts", fit=_fit, cost=lambda config, vocab, shape: ngram_cost(config, vocab, shape, DTYPES),
+    fitting="counts", fit=_fit, cost=_cost,
     views=(View("backoff", "Back-off path", "token-table", "backoff"),),
-    candidates=_candidates, summarise=_summary, details=_sizes, exports=("arpa",),
+    candidates=_candidates, details=_sizes, exports=("arpa",),
+    summarise=lambda model, tokens: f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}",
     unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
     entries="n-grams", count_entries=lambda model: sum(model.sizes()),
 )  # fmt: skip

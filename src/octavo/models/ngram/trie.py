@@ -6,7 +6,6 @@ first_C[c] to first_C[c + 1] - 1, are the n-grams that continue it, sorted by wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -48,8 +47,9 @@ class Index:
         homes = max(16, SLOTS_PER_NODE * nodes, 1 << max(0, key_bits - REST_BITS))  # so that rest has room
         table_S = torch.empty(homes + 2 * (1 << STEP_BITS), dtype=torch.int64, device=word_M.device)
         index = Index(expect_random_access(table_S).fill_(EMPTY), key_bits, homes, vocab, nodes)
-        for node_m, key_m in _keys(first_C, word_M, vocab):
-            index._enter(node_m, key_m)
+        for start in range(1, nodes, CHUNK):  # some at a time, the root left out
+            node_m = torch.arange(start, min(start + CHUNK, nodes), device=word_M.device)
+            index._enter(node_m, parents(first_C, node_m) * vocab + word_M[node_m])
         return index
 
     def _enter(self, node_Q: Tensor, key_Q: Tensor) -> None:
@@ -112,13 +112,6 @@ class Index:
         mixed = mixed ^ (mixed >> half)
         rest = mixed // self.homes
         return mixed - rest * self.homes, rest << STEP_BITS
-
-
-def _keys(first_C: Tensor, word_M: Tensor, vocab: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Nodes and their keys, some at a time, the root left out."""
-    for start in range(1, len(word_M), CHUNK):
-        node_m = torch.arange(start, min(start + CHUNK, len(word_M)), device=word_M.device)
-        yield node_m, parents(first_C, node_m) * vocab + word_M[node_m]
 
 
 def parents(first_C: Tensor, node_m: Tensor) -> Tensor:

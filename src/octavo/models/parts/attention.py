@@ -67,11 +67,7 @@ class AttentionProjections(nn.Module):
     def project(self, x_BTD: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
         """q_BHTK, k_BGTK, v_BGTK; queries and keys scaled and turned as the config says."""
         config = self.config
-        weight = torch.cat([self.query_DD, self.key_ED, self.value_ED])
-        bias = None
-        if self.query_bias is not None and self.key_bias is not None and self.value_bias is not None:
-            bias = torch.cat([self.query_bias, self.key_bias, self.value_bias])
-        qkv = split_heads(F.linear(x_BTD, weight, bias), config.heads + 2 * config.groups)
+        qkv = split_heads(F.linear(x_BTD, *self.joined()), config.heads + 2 * config.groups)
         qk, v = qkv.split([config.heads + config.groups, config.groups], 1)
         if config.qk_norm:
             qk = rms_norm(qk, eps=config.norm_eps)
@@ -79,6 +75,12 @@ class AttentionProjections(nn.Module):
             qk = rotate(qk, place.angles_TK)
         q, k = qk.split([config.heads, config.groups], 1)
         return q, k, v
+
+    def joined(self, first: int = 0) -> tuple[Tensor, Tensor | None]:
+        """The weights and biases of queries, keys and values as those of one product; from `first` on, of three."""
+        weights: list[Tensor] = [self.query_DD, self.key_ED, self.value_ED]
+        biases: list[Tensor] = [one for one in (self.query_bias, self.key_bias, self.value_bias) if one is not None]
+        return torch.cat(weights[first:]), torch.cat(biases[first:]) if biases else None
 
     def out(self, y_BHTK: Tensor) -> Tensor:
         return F.linear(join_heads(y_BHTK), self.out_DD, self.out_bias)

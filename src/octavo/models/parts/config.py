@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from octavo.errors import UserError
 from octavo.models.parts.checks import check_choices, check_dropout, check_not_negative, check_positive
@@ -20,6 +20,17 @@ from octavo.ops.attention.patterns import Pattern
 ABSOLUTE_POSITIONS = ("learned", "sinusoidal")
 
 RENAMED_FEED_FORWARD = {"feed": "feed_forward", "feed_width": "feed_forward_width"}  # settings of version 0.1
+
+
+SHARED_SETTINGS = (
+    "width", "layers", "heads", "context", "positions", "norm", "norm_eps", "bias", "qk_norm", "feed_forward",
+    "feed_forward_width", "dropout", "init",
+)  # fmt: skip
+
+
+def shared_parts(config: Any, **others: Any) -> GPTConfig:
+    """The settings of the parts that all transformers share: those that a config has itself, and others."""
+    return GPTConfig(**{name: getattr(config, name) for name in SHARED_SETTINGS if hasattr(config, name)} | others)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ D width, F inner width. Matrices are (out, in).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -78,12 +80,21 @@ class GatedMLP(nn.Module):
 FEED_FORWARDS: dict[str, type[MLP] | type[GatedMLP]] = {"gelu": MLP, "gelu-exact": MLP, "relu2": MLP, "gated": GatedMLP}
 
 
+def init_tables(tables: Iterable[Tensor | None], config: GPTConfig, generator: torch.Generator) -> None:
+    """Tables of embeddings and positions, those that there are."""
+    for table in tables:
+        if table is not None and config.init == "gpt2":
+            _normal(table, 0.02, generator)
+        else:
+            init_matrix(table, "normal", generator)
+
+
 def init_inner(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:
     """A matrix inside a part."""
     if config.init == "gpt2":
         _normal(weight, 0.02, generator)
     else:
-        init_matrix(weight.data, "xavier", generator)
+        init_matrix(weight, "xavier", generator)
 
 
 def init_residual(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:

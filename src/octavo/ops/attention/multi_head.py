@@ -33,15 +33,6 @@ class Heads(NamedTuple):
     out_bias_D: Tensor | None = None
 
 
-class LayerMatrix(NamedTuple):
-    """An attention layer, its maps held fixed, as vec(Y) = M vec(X) + offset, where vec puts the rows end to end."""
-
-    matrix: Tensor  # (N D × N D): the sum over heads of A_h ⊗ OV_h (Kronecker product)
-    maps_HNN: Tensor  # attention weights
-    folded_HDD: Tensor  # the OV matrix of each head, W_v W_o
-    offset_ND: Tensor  # what the biases add
-
-
 def concatenated(
     x_BND: Tensor, w: Heads, pattern: Pattern = FULL, *,
     bias_HTS: Tensor | None = None, path: Path = "auto", dropout: float = 0.0,
@@ -60,11 +51,11 @@ def summed(x_BND: Tensor, w: Heads, pattern: Pattern = FULL, *, bias_HTS: Tensor
     return y_BND + offset(a_BHNN, w)
 
 
-def layer_matrix(maps_HNN: Tensor, w: Heads) -> LayerMatrix:
-    """M = sum over heads of A_h ⊗ (W_v,h W_o,h)ᵀ: the first factor mixes tokens, the second the numbers of each."""
-    folded_HDD = folded(w)
-    matrix = torch.einsum("hnm,hde->ndme", maps_HNN, folded_HDD).flatten(2).flatten(0, 1)
-    return LayerMatrix(matrix, maps_HNN, folded_HDD, offset(maps_HNN, w))
+def layer_matrix(maps_HNN: Tensor, w: Heads) -> Tensor:
+    """M = sum over heads of A_h ⊗ (W_v,h W_o,h)ᵀ (Kronecker products): the first factor mixes tokens, the second the
+    numbers of each. With the maps held fixed, vec(Y) = M vec(X) + offset, where vec puts the rows end to end.
+    """
+    return torch.einsum("hnm,hde->ndme", maps_HNN, folded(w)).flatten(2).flatten(0, 1)
 
 
 def maps(x_BND: Tensor, w: Heads, pattern: Pattern = FULL, bias_HTS: Tensor | None = None) -> Tensor:
@@ -119,8 +110,8 @@ def from_torch(state: Mapping[str, Tensor], heads: int) -> Heads:
         found = ", ".join(sorted(state))
         raise UserError(f"keys and values must be as wide as queries, without bias_k: found {found}; leave kdim out")
     query_DD, key_DD, value_DD = state["in_proj_weight"].chunk(3)
-    without = Heads(heads, query_DD, key_DD, value_DD, state["out_proj.weight"])
+    without_bias = Heads(heads, query_DD, key_DD, value_DD, state["out_proj.weight"])
     if "in_proj_bias" not in state:
-        return without
+        return without_bias
     query_D, key_D, value_D = state["in_proj_bias"].chunk(3)
-    return Heads(*without[:5], query_D, key_D, value_D, state["out_proj.bias"])
+    return Heads(*without_bias[:5], query_D, key_D, value_D, state["out_proj.bias"])

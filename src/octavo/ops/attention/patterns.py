@@ -157,24 +157,37 @@ class Neighbourhood(Pattern):
 
 
 @dataclass(frozen=True, eq=False)
-class Padding(Pattern):
-    """Only the first lengths_B[b] keys of row b are there; what stands behind them fills the batch up."""
+class ByRow(Pattern):
+    """A rule that differs by row: `given` says of each row what it depends on."""
 
-    lengths_B: Tensor
-
-    def allows(self, t: Tensor, s: Tensor) -> Tensor:
-        lengths = self.lengths_B[:, None, None, None] if self.lengths_B.dim() else self.lengths_B
-        return (s < lengths) & (t == t)
+    given: Tensor
 
     @property
     def rows(self) -> int | None:
-        return len(self.lengths_B)
+        return len(self.given)
 
     def row(self, b: Tensor) -> Pattern:
-        return Padding(self.lengths_B[b])
+        return type(self)(self.given[b])
 
     def on(self, device: torch.device | str) -> Pattern:
-        return Padding(self.lengths_B.to(device))
+        return type(self)(self.given.to(device))
+
+
+class Padding(ByRow):
+    """Only the first `given`_B[b] keys of row b are there; what stands behind them fills the batch up."""
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        lengths = self.given[:, None, None, None] if self.given.dim() else self.given
+        return (s < lengths) & (t == t)
+
+
+class Texts(ByRow):
+    """Tokens of one text attend to each other: several texts share a row. `given`_BT is the text that each is of."""
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        text = self.given[:, None] if self.given.dim() > 1 else self.given
+        s = s.reshape((1,) * (t.dim() - s.dim()) + s.shape)  # its places then come last, whatever stands in front
+        return text[..., t] == text[..., s]
 
 
 @dataclass(frozen=True)

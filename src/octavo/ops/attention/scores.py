@@ -1,7 +1,7 @@
 """Attention scores: how well a query matches each key.
 
-B batch, T queries, S keys, D and E their sizes; a leading T or B may be left out wherever shapes broadcast. The second
-half serves a recurrent network that asks one query at a time: M remembered states of size D.
+B batch, T queries, S keys, D their size; a leading T or B may be left out wherever shapes broadcast. M remembered
+states of a recurrent network.
 """
 
 from __future__ import annotations
@@ -28,29 +28,9 @@ def scaled_dots(q_BTD: Tensor, k_BSD: Tensor) -> Tensor:
     return dots(q_BTD, k_BSD) / math.sqrt(q_BTD.shape[-1])
 
 
-def bilinear(q_BTD: Tensor, k_BSE: Tensor, w_DE: Tensor) -> Tensor:
-    """e = qᵀ W k, for queries and keys that may be of different sizes."""
-    return q_BTD @ w_DE @ k_BSE.mT
-
-
 def additives(Wq_BTD: Tensor, Uk_BSD: Tensor, v_D: Tensor) -> Tensor:
     """e = v · tanh(W q + U k), of queries and keys that W and U were applied to; holds T × S × D numbers."""
     return (Wq_BTD[..., :, None, :] + Uk_BSD[..., None, :, :]).tanh() @ v_D
-
-
-def dot(s_BD: Tensor, h_BMD: Tensor) -> Tensor:
-    """e = s · h for one query a row."""
-    return dots(s_BD[:, None], h_BMD)[:, 0]
-
-
-def scaled(s_BD: Tensor, h_BMD: Tensor) -> Tensor:
-    """e = s · h / sqrt(D) for one query a row."""
-    return scaled_dots(s_BD[:, None], h_BMD)[:, 0]
-
-
-def additive(Ws_BD: Tensor, Uh_BMD: Tensor, v_D: Tensor) -> Tensor:
-    """e = v · tanh(W s + U h) for one query a row."""
-    return additives(Ws_BD[:, None], Uh_BMD, v_D)[:, 0]
 
 
 def weighted_sum(e_BM: Tensor, h_BMD: Tensor) -> Tensor:

@@ -1,11 +1,10 @@
 """Synthesizers: attention weights that do not depend on keys.
 
-B batch, H heads, T queries, S keys, K hidden units of a head, R rank, V size of a value. The queries are the last T of
+B batch, H heads, T queries, S keys, K hidden units of a head, V size of a value. The queries are the last T of
 the S positions.
 
     dense        logits_ts = W2_s · relu(W1 x_t)      the token alone decides, position by position
     random       logits_ts = R_ts                     only the position does: learnt, or drawn once
-    factorised   R = R1 R2ᵀ                           2 S R numbers a head instead of S²
 
 The fused kernels of softmax attention make their logits from queries and keys and never hold them all. Here the logits
 are given, T x S of them, so there is nothing left to fuse away: the fast path is a softmax and a matrix product. For
@@ -28,11 +27,6 @@ Path = Literal["auto", "plain"]
 def dense_logits(h_BHTK: Tensor, places_HSK: Tensor) -> Tensor:
     """logits_BHTS = relu(h_t) · place_s: h = W1 x of each token, places = W2, a row for each key position."""
     return torch.einsum("bhtk,hsk->bhts", h_BHTK.relu(), places_HSK.to(h_BHTK.dtype))
-
-
-def factorised_logits(rows_HTR: Tensor, places_HSR: Tensor) -> Tensor:
-    """logits_HTS = R1 R2ᵀ: a random map of rank R."""
-    return rows_HTR @ places_HSR.mT
 
 
 def synthesizer_weights(logits: Tensor) -> Tensor:

@@ -94,13 +94,6 @@ def in_chunks(x_BHTK: Tensor, chunk: int) -> Tensor:
     return x_BHNCK
 
 
-def attend_linear_full(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> Tensor:
-    """Linear attention of every query to every key, for encoders; the sums as in `attend_linear`."""
-    wide = wide_enough(q_BHTK, k_BHSK, v_BHSV)
-    with torch.autocast(q_BHTK.device.type, enabled=False):
-        return reference.full(q_BHTK.to(wide), k_BHSK.to(wide), v_BHSV.to(wide)).to(v_BHSV.dtype)
-
-
 def start(q_BHTK: Tensor, v_BHTV: Tensor) -> State:
     """The state before the first token: nothing was added up."""
     B, H, _, K = q_BHTK.shape

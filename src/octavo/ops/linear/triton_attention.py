@@ -32,6 +32,7 @@ from octavo.ops.linear.reference import MIN_DENOMINATOR, State
 
 INTERPRETED = not isinstance(programs.answer, triton.JITFunction)  # with TRITON_INTERPRET=1 it runs anywhere, slowly
 CHUNKS = (16, 32, 64, 128)
+EXACT = "ieee"  # products of single precision: by way of tf32 the kernels read out of bounds on an H200 (Triton 3.6)
 COLUMNS, ROWS = 128, 16  # of the states that one warp adds up, and how many chunks it reads at once
 
 
@@ -84,29 +85,16 @@ def forward(q: Tensor, k: Tensor, v: Tensor, S: Tensor, z: Tensor, chunk: int) -
     """y, the last S and z; and for the backward half den and the S and z before each chunk."""
     y, S_last, z_last, den, S_before, z_before = out = forward_room(q, k, v, S, z, chunk)
     _, H, T, K, V, N, BH = sizes(q, v, chunk)
-    shape: dict[str, Any] = {"C": chunk, "K": K, "V": V, "EXACT": exactness()}
+    shape: dict[str, Any] = {"C": chunk, "K": K, "V": V, "EXACT": EXACT}
     shape["num_warps"] = warps(chunk, K, V, v.dtype)
     S_sum, z_sum = single(q, BH, N, K, V), single(q, BH, N, K)
     with torch.cuda.device_of(q):  # a launch goes to the current device, wherever its tensors are
         programs.sum_chunks[(N, BH)](k, v, at(k), at(v), S_sum, z_sum, T, H, **shape)
         scan(S_sum, z_sum, S, z, S_before, z_before, S_last, z_last, back=False)
         programs.answer[(N, BH)](
-            q,
-            k,
-            v,
-            at(q),
-            at(k),
-            at(v),
-            S_before,
-            z_before,
-            y,
-            at(y),
-            den,
-            T,
-            H,
-            MIN_DENOMINATOR=MIN_DENOMINATOR,
-            **shape,
-        )
+            q, k, v, at(q), at(k), at(v), S_before, z_before, y, at(y), den, T, H,
+            MIN_DENOMINATOR=MIN_DENOMINATOR, **shape,
+        )  # fmt: skip
     return list(out)
 
 
@@ -126,7 +114,7 @@ def backward(
     """The gradients of q, k, v and of the first S and z."""
     dq, dk, dv, dS_first, dz_first = out = backward_room(q, k, v, y, den, S_before, z_before, dy, dS, dz, chunk)
     _, H, T, K, V, N, BH = sizes(q, v, chunk)
-    shape: dict[str, Any] = {"C": chunk, "K": K, "V": V, "EXACT": exactness(), "MIN_DENOMINATOR": MIN_DENOMINATOR}
+    shape: dict[str, Any] = {"C": chunk, "K": K, "V": V, "EXACT": EXACT, "MIN_DENOMINATOR": MIN_DENOMINATOR}
     shape["num_warps"] = warps(chunk, K, V, v.dtype)
     R_sum, r_sum, dden = single(q, BH, N, K, V), single(q, BH, N, K), single(q, BH, T)
     R_after, r_after = torch.empty_like(S_before), torch.empty_like(z_before)
@@ -160,11 +148,6 @@ def sizes(q_BHTK: Tensor, v_BHTV: Tensor, chunk: int) -> tuple[int, ...]:
     """B, H, T, K, V, N and BH."""
     B, H, T, K = q_BHTK.shape
     return B, H, T, K, v_BHTV.shape[-1], -(-T // chunk), B * H
-
-
-def exactness() -> str:
-    """Products of single precision are exact: by way of tf32 the kernels read out of bounds on an H200 (Triton 3.6)."""
-    return "ieee"
 
 
 def at(x_BHTK: Tensor) -> tuple[int, ...]:

@@ -11,17 +11,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from octavo.pages.figures.axis import Axis, EvenLogAxis
-from octavo.pages.figures.plot import (
-    Plot,
-    curve,
-    draw_axes,
-    draw_legend,
-    draw_references,
-    mark,
-    series_colour,
-    spread_labels,
-)
+from octavo.pages.figures.plot import Axis, Plot, curve, draw_legend, mark, series_colour
 from octavo.pages.figures.svg import CHARACTER, WIDTH, Drawing, halo_words, line, shape, words
 from octavo.pages.markup import element
 
@@ -88,13 +78,13 @@ def draw_pareto(
     used = sorted({one.kind for one in marks})
     legend, top = draw_legend([(kind, kinds[kind]) for kind in used], lambda kind, x, y: mark(kind, x + 6, y), 12)
     plot = _plot(marks, references, top + 22)
-    lines_below, labels_above = draw_references(references, plot)
+    lines_below, labels_above = plot.draw_references(references)
     best = frontier([(one.x, one.y) for one in marks], more_is_better)
     on_line = set(best)
     ranked = sorted(marks, key=lambda one: ((one.x, one.y) not in on_line, one.hollow, one.y))
     places = _label_places(ranked, references, plot)
     shapes = [
-        *legend, *draw_axes(plot, axes), line(plot.left, plot.bottom, plot.right, plot.bottom), *lines_below,
+        *legend, *plot.draw_axes(axes), line(plot.left, plot.bottom, plot.right, plot.bottom), *lines_below,
         _staircase(best, plot, more_is_better), *labels_above,
         *(_point(one, place, plot) for one, place in zip(ranked, places, strict=True)),
     ]  # fmt: skip
@@ -109,7 +99,7 @@ def _plot(marks: Sequence[Mark], references: Sequence[tuple[str, float]], top: f
     heights = [one.y for one in marks] + [y for _, y in references]
     low, high = min(heights) / Y_MARGIN, max(heights) * Y_MARGIN
     # More numbers than an even axis has: the lower ones stand further apart.
-    y_axis = EvenLogAxis(low, high, True, Axis.around([low, (low + 2 * high) / 3], tight=True).step)
+    y_axis = Axis(low, high, True, Axis.around([low, (low + 2 * high) / 3], tight=True).step, even_ticks=True)
     return Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - RIGHT, top, HEIGHT)
 
 
@@ -143,7 +133,7 @@ def _label_places(
     """For each mark where its name stands and on which side it begins: where it hides least, close by if it can."""
     dots = [(plot.across(one.x), plot.up(one.y)) for one in marks]
     taken = [Box(x - HALF_MARK, y - HALF_MARK, x + HALF_MARK, y + HALF_MARK) for x, y in dots]
-    labels = spread_labels([(label, plot.up(y) - 4) for label, y in references], plot)
+    labels = plot.spread_labels([(label, plot.up(y) - 4) for label, y in references])
     taken += [_box(plot.right - 2, y, CHARACTER * len(label), "end") for label, y in labels]
     places = []
     for one, (x, y) in zip(marks, dots, strict=True):

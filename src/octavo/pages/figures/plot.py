@@ -1,4 +1,4 @@
-"""What every figure with two axes has: the plot's place, ticks, a legend, reference lines, marks and their colours."""
+"""What every figure with two axes has: the plot and its axes, ticks, legend, reference lines, marks and colours."""
 
 from __future__ import annotations
 
@@ -8,8 +8,96 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from octavo.pages.figures.axis import Axis
 from octavo.pages.figures.svg import CHARACTER, LINE_HEIGHT, SERIES, WIDTH, halo_words, line, shape, shorten, words
+
+TICKS = 6  # about as many are written
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+WRITTEN_OUT = range(-3, 4)  # powers of ten
+DIGIT_WIDTH = 7.7  # units, in the widest of the fonts that a browser may choose
+WIDTHS = {  # units of other characters
+    **dict.fromkeys(",.·", 3.9), **dict.fromkeys("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", 5.0), "-": 4.4, "M": 10.4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From `low` to `high`, which on a logarithmic axis are positive; on a linear one, ticks are a `step` apart."""
+
+    low: float
+    high: float
+    log: bool
+    step: float
+    even_ticks: bool = False  # on a logarithmic axis too: bits per byte rarely span a power of ten
+
+    @classmethod
+    def around(cls, values: Sequence[float], log: bool = False, tight: bool = False) -> Axis:
+        """An axis for finite numbers (positive ones, if it is logarithmic); it ends at a tick near by, or tightly."""
+        low, high = min(values), max(values)
+        if low == high:
+            low, high = (low / 2, high * 2) if log else (low - (abs(low) / 2 or 1), high + (abs(high) / 2 or 1))
+        step = _step(high - low)
+        if tight:
+            return cls(low, high, log, step)
+        if not log:
+            return cls(step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), log, step)
+        round_numbers = _log_ticks(low / 10, high * 10)
+        below = [tick for tick in round_numbers if tick <= low * (1 + 1e-9)]
+        above = [tick for tick in round_numbers if tick >= high * (1 - 1e-9)]
+        margin = (high / low) ** 0.05  # where the next round number is far away
+        return cls(max(below, default=low / margin), min(above, default=high * margin), log, step)
+
+    @property
+    def label_width(self) -> float:
+        """The units that the widest of its labels takes."""
+        return max((sum(WIDTHS.get(sign, DIGIT_WIDTH) for sign in label) for _, label in self.ticks), default=0.0)
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value lies, from 0 to 1."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round numbers on the axis, as they are written."""
+        if self.log and not self.even_ticks:
+            return [(tick, number(tick)) for tick in _log_ticks(self.low, self.high)]
+        first, last = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
+        return [(self.step * i, number(self.step * i)) for i in range(first, last + 1)]
+
+
+def _step(span: float) -> float:
+    """A round distance, 1, 2 or 5 times a power of ten, that cuts the span in about TICKS."""
+    power = 10.0 ** math.floor(math.log10(span / TICKS))
+    return next(factor * power for factor in (1, 2, 5, 10, 20) if span / (factor * power) <= TICKS)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten, every second or third of them where there are many; where there are few, 2 and 5 times them."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    every = max(1, math.ceil((last - first) / TICKS))
+    factors = (1, 2, 5) if math.log10(high / low) < 2.5 else (1,)
+    powers = [p for p in range(first, last + 1) if p % every == 0]
+    ticks = [factor * 10.0**p for p in powers for factor in factors]
+    return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+
+
+def number(value: float) -> str:
+    """A number in few characters: 0.05, 2,000, 20k, 3M, 10⁻⁸."""
+    if not math.isfinite(value):
+        return "not finite"
+    if value == 0:
+        return "0"
+    power = math.floor(math.log10(abs(value)) + 1e-9)
+    for least, unit in ((6, "M"), (4, "k")):
+        if least <= power < 9:
+            return f"{value / 10.0 ** (least // 3 * 3):.4g}{unit}"
+    if power in WRITTEN_OUT:
+        return f"{float(f'{value:.4g}'):,g}"
+    digits = f"{value / 10.0**power:.3g}"
+    ten = "10" + str(power).translate(SUPERSCRIPT)
+    return ten if digits == "1" else f"{digits}·{ten}"
+
 
 LABEL_GAP = 13  # units; labels closer than this would overlap
 LEGEND_SAMPLE = 30  # units
@@ -41,15 +129,40 @@ class Plot:
     def up(self, y: float) -> float:
         return self.top + self.height * (1 - self.y.share(y))
 
+    def draw_axes(self, titles: tuple[str, str]) -> list[Markup]:
+        """Ticks, their numbers, and the titles of x and y."""
+        right, bottom = self.right, self.bottom
+        shapes = []
+        for y, label in self.y.ticks:
+            at = self.up(y)
+            shapes += [line(self.left, at, right, at), words(self.left - 5, at + 4, label, "end", fill="quiet")]
+        for x, label in self.x.ticks:
+            at = self.across(x)
+            side = "end" if at > right - CHARACTER * len(label) / 2 and len(label) > 3 else "middle"
+            shapes += [line(at, bottom, at, bottom + 4), words(at, bottom + 17, label, side, fill="quiet")]
+        shapes.append(words(0, self.top - 9, titles[1], fill="quiet"))
+        return [*shapes, words(right, bottom + 31, titles[0], "end", fill="quiet")]
+
+    def draw_references(self, references: Sequence[tuple[str, float]]) -> tuple[list[Markup], list[Markup]]:
+        """Horizontal lines, and their labels above them at the right."""
+        lines = [
+            line(self.left, self.up(y), self.right, self.up(y), "quiet", stroke_dasharray="4 3") for _, y in references
+        ]
+        places = self.spread_labels([(label, self.up(y) - 4) for label, y in references])
+        return lines, [halo_words(self.right - 2, y, label, "end", fill="quiet") for label, y in places]
+
+    def spread_labels(self, labels: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+        """The labels, from the lowest up, moved so far that none lies on another and none leaves the plot."""
+        placed, above = [], math.inf
+        for done, (label, y) in enumerate(sorted(labels, key=lambda label: -label[1]), 1):
+            above = max(min(y, above - LABEL_GAP), self.top + 10 + LABEL_GAP * (len(labels) - done))
+            placed.append((label, above))
+        return placed
+
 
 def series_colour(place: int) -> str:
     """The colour of a place in the order of curves."""
     return f"series{place % SERIES}"
-
-
-def dash(place: int) -> str | None:
-    """After one round of colours and marks, the dashes have moved on by one."""
-    return DASHES[(place + place // len(DASHES)) % len(DASHES)] or None
 
 
 def mark(place: int, x: float, y: float, is_hollow: bool = False) -> Markup:
@@ -68,12 +181,16 @@ def curve(d: str, colour: str, width: float = 1.8, dashes: str | None = None) ->
     return shape("path", fill="none", stroke=colour, stroke_width=width, stroke_dasharray=dashes, d=d)
 
 
+def series_curve(d: str, place: int) -> Markup:
+    """A line in the colour and dashes of a place; after one round of colours, the dashes have moved on by one."""
+    dashes = DASHES[(place + place // len(DASHES)) % len(DASHES)] or None
+    return curve(d, series_colour(place), dashes=dashes)
+
+
 def legend_sample(place: int, x: float, y: float) -> Markup:
     """A curve's sample for the legend: its dashes and its mark."""
-    return shape(
-        "g", curve(f"M{x + 1:.1f} {y:.1f}h{LEGEND_SAMPLE - 2}", series_colour(place), dashes=dash(place)),
-        mark(place, x + LEGEND_SAMPLE / 2, y),
-    )  # fmt: skip
+    drawn = series_curve(f"M{x + 1:.1f} {y:.1f}h{LEGEND_SAMPLE - 2}", place)
+    return shape("g", drawn, mark(place, x + LEGEND_SAMPLE / 2, y))
 
 
 def draw_legend(
@@ -90,36 +207,3 @@ def draw_legend(
         shapes += [sample(place, x, y + 8), words(x + sample_width + 5, y + 12, label)]
         x += width
     return shapes, y + LINE_HEIGHT if labels else 0.0
-
-
-def draw_axes(plot: Plot, titles: tuple[str, str]) -> list[Markup]:
-    """Ticks, their numbers, and the titles of x and y."""
-    right, bottom = plot.right, plot.bottom
-    shapes = []
-    for y, label in plot.y.ticks:
-        at = plot.up(y)
-        shapes += [line(plot.left, at, right, at), words(plot.left - 5, at + 4, label, "end", fill="quiet")]
-    for x, label in plot.x.ticks:
-        at = plot.across(x)
-        side = "end" if at > right - CHARACTER * len(label) / 2 and len(label) > 3 else "middle"
-        shapes += [line(at, bottom, at, bottom + 4), words(at, bottom + 17, label, side, fill="quiet")]
-    shapes.append(words(0, plot.top - 9, titles[1], fill="quiet"))
-    return [*shapes, words(right, bottom + 31, titles[0], "end", fill="quiet")]
-
-
-def draw_references(references: Sequence[tuple[str, float]], plot: Plot) -> tuple[list[Markup], list[Markup]]:
-    """Horizontal lines, and their labels above them at the right."""
-    lines = [
-        line(plot.left, plot.up(y), plot.right, plot.up(y), "quiet", stroke_dasharray="4 3") for _, y in references
-    ]
-    places = spread_labels([(label, plot.up(y) - 4) for label, y in references], plot)
-    return lines, [halo_words(plot.right - 2, y, label, "end", fill="quiet") for label, y in places]
-
-
-def spread_labels(labels: Sequence[tuple[str, float]], plot: Plot) -> list[tuple[str, float]]:
-    """The labels, from the lowest up, moved so far that none lies on another and none leaves the plot."""
-    placed, above = [], math.inf
-    for done, (label, y) in enumerate(sorted(labels, key=lambda label: -label[1]), 1):
-        above = max(min(y, above - LABEL_GAP), plot.top + 10 + LABEL_GAP * (len(labels) - done))
-        placed.append((label, above))
-    return placed

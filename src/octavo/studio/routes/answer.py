@@ -14,23 +14,22 @@ from pydantic import BaseModel, Field, ValidationError
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
 from octavo.studio.routes.classify import Point, Share
-from octavo.studio.routes.read import language_model
-from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
+from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import FACTS_FOLDER
 from octavo.tasks.answering import Rules, other_answers, replies_to, what_words_did
 from octavo.tasks.facts_file import Facts, open_file_of_facts
-from octavo.tasks.oracle import oracle_of
-from octavo.tasks.run_rows import is_unfinished
+from octavo.tasks.facts_run import answering_run
+from octavo.tasks.run import Run
+from octavo.tasks.run_rows import is_unfinished, value_at
 
 MAX_FACTS = 10_000  # in a file
 OTHER_ANSWERS = 5  # shown beside the first
 
 
-class Question(RequestBody):
+class Question(RunRequest):
     """A question, the run that answers it, and the least confidence of an answer."""
 
-    run: str = Field(max_length=400)
     question: str = Field(max_length=400)
     threshold: float = Field(default=0.5, ge=0, le=1)
     user_answer: str = Field(default="", max_length=200)  # stored where neither model nor facts have an answer
@@ -75,42 +74,21 @@ class Measured(QuestionScores):
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "answer")
 
-    @routes.get("/oracles")
-    def oracles() -> list[dict[str, str]]:
-        """The runs that answer questions, and what stands before and after a name in their questions."""
-        return [oracle for name in studio.models.names() if (oracle := _oracle(studio, name))]
-
     @routes.get("/oracle")
     def about(run: Annotated[str, Query(max_length=400)]) -> dict[str, str | Measured | None]:
-        """A run that answers questions, and how well."""
-        studio.models.path(run)  # an unknown run is refused as such
-        oracle = _oracle(studio, run)
-        if oracle is None:
+        """A run that answers questions, what stands before and after a name in them, and how well it does."""
+        record = studio.models.record(run)
+        frame = value_at(record, "facts.frame")
+        if not isinstance(frame, list) or len(frame) != 2 or is_unfinished(record):
             raise UserError(f"{run} was not trained to answer questions; choose one that was")
         try:
-            measured = Measured.model_validate(studio.models.record(run).get("result"))
+            measured = Measured.model_validate(record.get("result"))
         except ValidationError:  # the record is foreign
             measured = None
-        return {**oracle, "measured": measured}
+        return {"run": run, "before": str(frame[0]), "after": str(frame[1]), "measured": measured}
 
     routes.compute("/answer", answer, studio)
     return routes
-
-
-def _oracle(studio: Studio, name: str) -> dict[str, str] | None:
-    """The entry of a run in the list, where it answers questions."""
-    try:
-        record = studio.models.record(name)
-    except UserError:
-        return None
-    facts, corpus = record.get("facts"), record.get("corpus")
-    if not isinstance(facts, dict) or is_unfinished(record):
-        return None
-    frame = facts.get("frame")
-    if not isinstance(frame, list) or len(frame) != 2:
-        return None
-    return {"run": name, "corpus": str(corpus.get("name", "")) if isinstance(corpus, dict) else "",
-            "before": str(frame[0]), "after": str(frame[1])}  # fmt: skip
 
 
 def answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
@@ -119,7 +97,7 @@ def answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
     asked: the question as the model gets it. source: model, facts, user or nobody. words: of the question, and how much
     the log-odds of the guess fall when one is left out.
     """
-    oracle = oracle_of(language_model(studio, asked.run, ticket))
+    oracle = answering_run(studio.models.get(asked.run, ticket, Run))
     facts = _facts(studio, asked.run)
     if asked.user_answer and facts is None:
         raise UserError(

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from octavo.datasets.labels import labelled_in
 from octavo.errors import UserError
-from octavo.scoring.classification import classified
-from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
+from octavo.scoring.metrics import classified
+from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.run_rows import value_at
@@ -23,17 +23,15 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Point = tuple[Share, Share, Share]  # threshold, coverage, accuracy
 
 
-class Text(RequestBody):
+class Text(RunRequest):
     """A text, and the run that classifies it."""
 
-    run: str = Field(max_length=400)
     text: str = Field(max_length=MAX_TEXT_CHARACTERS)
 
 
-class Examples(RequestBody):
+class Examples(RunRequest):
     """Labelled examples, a line each: label, tab, text."""
 
-    run: str = Field(max_length=400)
     examples: str = Field(max_length=MAX_EXAMPLES_CHARACTERS)
 
 
@@ -69,7 +67,20 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/classifier", response_model=dict[str, Any])
     def about(run: Annotated[str, Query(max_length=400)]) -> Any:
         """A classifier, the temperature that its logits are divided by, and its scores on held-out examples."""
-        return _about(studio, run)
+        record = studio.models.record(run)
+        if record.get("task") != Classifier.task:
+            raise UserError(f"{run} does not classify texts; choose a classifier")
+        classes, temperature = record.get("classes"), record.get("temperature")
+        try:
+            measured = Measured.model_validate(record.get("result")).model_dump(by_alias=True)
+        except ValidationError:  # not measured, or the record is foreign
+            measured = None
+        return {
+            "run": run, "model": str(record.get("model", "")),
+            "classes": [str(one) for one in classes] if isinstance(classes, list) else [],
+            "temperature": temperature if isinstance(temperature, float) else None,
+            "calibrated": value_at(record, "training.settings.calibrate") is True, "measured": measured,
+        }  # fmt: skip
 
     routes.compute("/classify", classify, studio)
     routes.compute("/classify/words", words, studio)
@@ -77,39 +88,9 @@ def router(studio: Studio) -> APIRouter:
     return routes
 
 
-def _about(studio: Studio, name: str) -> dict[str, Any]:
-    record = studio.models.record(name)
-    if record.get("task") != Classifier.task:
-        raise _not_a_classifier(name)
-    classes = record.get("classes")
-    try:
-        measured = Measured.model_validate(record.get("result"))
-    except ValidationError:  # not measured, or the record is foreign
-        measured = None
-    temperature = record.get("temperature")
-    return {
-        "run": name, "model": str(record.get("model", "")),
-        "classes": [str(one) for one in classes] if isinstance(classes, list) else [],
-        "temperature": temperature if isinstance(temperature, float) else None,
-        "calibrated": value_at(record, "training.settings.calibrate") is True,
-        "measured": measured.model_dump(by_alias=True) if measured else None,
-    }  # fmt: skip
-
-
-def _not_a_classifier(name: str) -> UserError:
-    return UserError(f"{name} does not classify texts; choose a classifier")
-
-
-def _classifier(studio: Studio, name: str, ticket: Ticket) -> Classifier:
-    loaded = studio.models.get(name, ticket)
-    if not isinstance(loaded, Classifier):
-        raise _not_a_classifier(name)
-    return loaded
-
-
 def classify(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
     """How probable each class is for a text, the most probable first."""
-    classifier = _classifier(studio, asked.run, ticket)
+    classifier = studio.models.get(asked.run, ticket, Classifier)
     with ticket.turn():
         p_C = classifier.probabilities([asked.text])[0].tolist()
     return {"classes": sorted(zip(classifier.classes, p_C, strict=True), key=lambda pair: -pair[1])}
@@ -120,13 +101,13 @@ def words(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
 
     contributions: how much the answer's log-odds fall then. shuffled: p(answer) with the words in other orders.
     """
-    [explanation] = explain(_classifier(studio, asked.run, ticket), [asked.text], [None], turn=ticket.turn)
+    [explanation] = explain(studio.models.get(asked.run, ticket, Classifier), [asked.text], [None], turn=ticket.turn)
     return {**explanation.to_json(), "verdict": explanation.verdict()}
 
 
 def measure(ticket: Ticket, studio: Studio, asked: Examples) -> dict[str, Any]:
     """The scores of a classifier on one's own examples, and its accuracy over coverage."""
-    classifier = _classifier(studio, asked.run, ticket)
+    classifier = studio.models.get(asked.run, ticket, Classifier)
     data = labelled_in(asked.examples, classifier.classes, MAX_EXAMPLES)
     p_NC = logits_in_turns(classifier, data.texts, ticket.turn).softmax(1)
     return classified(p_NC, torch.from_numpy(data.y_N), classifier.classes).to_json()

@@ -19,21 +19,19 @@ from octavo.datasets import sources
 from octavo.datasets.image_files import picture_from
 from octavo.datasets.images import CSV_SIDES, NAMED, Images, open_images
 from octavo.errors import UserError
-from octavo.studio.server.app import RequestBody, Studio
+from octavo.studio.server.app import RunRequest, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.image_attention import attend_to_image
-from octavo.tasks.image_run import ImageRun
-from octavo.tasks.images import ImagesConfig
+from octavo.tasks.images import ImageRun, ImagesConfig
 
 MAX_BASE64_CHARACTERS = 3_000_000  # of a picture, which are 2.2 MB
 MAX_PIXELS = 1 << 24  # of a picture that is sent
 MAX_CLASSES = 10  # in a response, the most probable
 
 
-class ImageRequest(RequestBody):
+class ImageRequest(RunRequest):
     """A run, and a held-out image by its number or a PNG or JPEG file in base64."""
 
-    run: str = Field(max_length=400)
     image: int | None = Field(default=None, ge=0, le=10_000_000)
     picture: str | None = Field(default=None, max_length=MAX_BASE64_CHARACTERS)
 
@@ -76,9 +74,7 @@ def image(ticket: Ticket, studio: Studio, pictures: Pictures, asked: ImageReques
     picture: the image as the model gets it, a PNG in a data address. truth: empty where it is not known. token: whether
     the class is read from a token of its own, else from the mean of the patches.
     """
-    run = studio.models.get(asked.run, ticket)
-    if not isinstance(run, ImageRun):
-        raise UserError(f"{asked.run} does not see images; choose a vit or davit")
+    run = studio.models.get(asked.run, ticket, ImageRun)
     if (asked.image is None) == (asked.picture is None):
         raise UserError("name the number of a held-out image, or send a picture: one of the two")
     x_CHW, truth = _held_out(run, asked.image, pictures, ticket) if asked.image is not None else (None, "")

@@ -9,14 +9,15 @@ import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import TOP_TOKENS, Layers, top_attention
 from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import Reading, align, read
 from octavo.inspect.views import find_view
 from octavo.scoring.bits_per_byte import Score
-from octavo.scoring.token_costs import token_costs
-from octavo.studio.server.app import MAX_TEXT_CHARACTERS, ComputedRoutes, RequestBody, Studio
+from octavo.scoring.token_costs import stream_shape, token_costs
+from octavo.studio.server.app import ComputedRoutes, Studio, TextRequest
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
@@ -26,11 +27,9 @@ MAX_CANDIDATES = 400_000  # of a whole text: a long one has fewer for each token
 MAX_ATTENTION_TOKENS = 4096
 
 
-class ReadRequest(RequestBody):
-    """A text, and the run that reads it."""
+class ReadRequest(TextRequest):
+    """What is shown of each token."""
 
-    run: str = Field(max_length=400)
-    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     candidates: int = Field(default=CANDIDATES, ge=1, le=50)  # at most; a very long text has fewer
 
 
@@ -77,11 +76,9 @@ class ReadingComparison(BaseModel):
     second_bits: list[float | None]
 
 
-class AttentionRequest(RequestBody):
-    """A text, the run that reads it, and which layers' attention is averaged."""
+class AttentionRequest(TextRequest):
+    """Which layers' attention is averaged."""
 
-    run: str = Field(max_length=400)
-    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     layers: Layers = "last"
 
 
@@ -93,14 +90,6 @@ def router(studio: Studio) -> APIRouter:
     return routes
 
 
-def language_model(studio: Studio, name: str, ticket: Ticket) -> Run:
-    """The run, where it predicts next tokens; any other is refused."""
-    run = studio.models.get(name, ticket)
-    if not isinstance(run, Run):
-        raise UserError(f"{name} does not predict next tokens; choose a language model")
-    return run
-
-
 def token_text(run: Run, token: int) -> str:
     """A token as it is displayed."""
     return BEGIN if token == run.model.begin else display_token(run.tokenizer, token)
@@ -108,14 +97,19 @@ def token_text(run: Run, token: int) -> str:
 
 def read_text(ticket: Ticket, studio: Studio, asked: ReadRequest) -> dict[str, Any]:
     """The cost of each token of a text, and the most probable tokens in its place."""
-    run = language_model(studio, asked.run, ticket)
+    run = studio.models.get(asked.run, ticket, Run)
     return _columns(run, *_reading(run, tokens_of(run, asked.text), asked, ticket))
 
 
 def _reading(run: Run, x_N: list[int], asked: ReadRequest, ticket: Ticket) -> tuple[Reading, float]:
     """Every token with its candidates, and the bits of the whole text as `octavo eval` counts them."""
     reading = read(run.model, x_N, max(1, min(asked.candidates, MAX_CANDIDATES // max(1, len(x_N)))), ticket.turn)
-    costs = token_costs(run.model, [np.array(x_N, np.int32)] if x_N else [], turn=ticket.turn)
+    shape = stream_shape(run.model)
+    reads_as_scored = type(run.model).token_log_probs is LanguageModel.token_log_probs
+    if reads_as_scored and (shape is None or len(x_N) < shape.first):
+        return reading, float(reading.bits_N.numpy().sum())
+    # Scores found in a table of counts, or summed over parallel streams, differ from these in the last digits.
+    costs = token_costs(run.model, [np.array(x_N, np.int32)] if x_N else [], shape, ticket.turn)
     return reading, sum(float(bits_W.sum()) for _, bits_W in costs)
 
 
@@ -141,7 +135,7 @@ def _columns(run: Run, reading: Reading, bits: float) -> dict[str, Any]:
 def compare_readings(ticket: Ticket, studio: Studio, asked: CompareRequest) -> dict[str, Any]:
     """Two readings of one text, aligned by their bytes."""
     names = (asked.run, asked.other)
-    runs = [language_model(studio, name, ticket) for name in names]
+    runs = [studio.models.get(name, ticket, Run) for name in names]
     texts = [tokens_of(run, asked.text) for run in runs]
     first, second = (run.tokenizer.decode(x_N) for run, x_N in zip(runs, texts, strict=True))
     if first != second:
@@ -164,7 +158,7 @@ def compare_readings(ticket: Ticket, studio: Studio, asked: CompareRequest) -> d
 
 def attention(ticket: Ticket, studio: Studio, asked: AttentionRequest) -> dict[str, Any]:
     """For each token, the positions that its prediction attended to most: 0 is begin, n the n-th token of the text."""
-    run = language_model(studio, asked.run, ticket)
+    run = studio.models.get(asked.run, ticket, Run)
     if find_view(run.model, "token-maps") is None:
         raise UserError(f"{asked.run} has no attention; choose a transformer")
     top = top_attention(

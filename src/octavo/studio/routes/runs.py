@@ -15,24 +15,11 @@ from pydantic import BaseModel
 
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
-from octavo.studio.server.app import Studio
+from octavo.studio.server.app import HTML, Studio
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import REPORT_POLICY
-from octavo.studio.server.training_process import resume_command
-from octavo.tasks.run_rows import (
-    BITS,
-    SHARES,
-    detail_of,
-    figures_of,
-    is_unfinished,
-    measured_of,
-    numbers_in,
-    operations_of,
-    settings_of,
-    trained_on,
-    value_at,
-    without_folders,
-)
+from octavo.studio.server.training_process import number_in, resume_command
+from octavo.tasks import run_rows
 from octavo.training.metrics_log import rows_and_length
 
 MAX_READ_BYTES = 1 << 20  # of a metrics.jsonl in one request
@@ -112,9 +99,7 @@ def router(studio: Studio) -> APIRouter:
         path = _file(studio, run, REPORT)
         if path is None:
             raise NotFound(f"{run} has no {REPORT}; it is written when training ends")
-        return FileResponse(
-            path, headers={"content-security-policy": REPORT_POLICY}, media_type="text/html; charset=utf-8"
-        )
+        return FileResponse(path, headers={"content-security-policy": REPORT_POLICY}, media_type=HTML)
 
     return routes
 
@@ -152,7 +137,7 @@ class RunRows:
         """The part of a row that may change while the record does not."""
         if name == trained:
             return {"state": "training"}
-        if not record or not is_unfinished(record):
+        if not record or not run_rows.is_unfinished(record):
             return {"resumable": bool(record) and not self.studio.training.why_not_resumable(path, record)}
         if time.time_ns() - _modified(path / METRICS) < ACTIVE_SECONDS * 1_000_000_000 and trained is None:
             last = self.studio.training.current()  # a run that was just stopped here is not being trained elsewhere
@@ -176,26 +161,26 @@ def _row_from_files(studio: Studio, name: str, path: Path) -> tuple[dict[str, An
 
 
 def _row_from_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    scores = figures_of(record)
+    scores = run_rows.figures_of(record)
     measure, value = scores[0] if scores else ("", None)
     task = str(record.get("task", ""))
     row = {
-        "task": task, "model": str(record.get("model", "")), "detail": detail_of(record),
-        "corpus": without_folders(trained_on(record)), "score": value, **_unit(measure, value),
-        "label": str(value_at(record, "result.label") or ""),
-        "seconds": None if is_unfinished(record) else record.get("train_seconds"),
+        "task": task, "model": str(record.get("model", "")), "detail": run_rows.detail_of(record),
+        "corpus": run_rows.without_folders(run_rows.trained_on(record)), "score": value, **_unit(measure, value),
+        "label": str(run_rows.value_at(record, "result.label") or ""),
+        "seconds": None if run_rows.is_unfinished(record) else record.get("train_seconds"),
         "bytes": (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else None,
-        "parameters": numbers_in(path), "flops": operations_of(record),
-        "pages": list(PAGES.get(task, ())),
+        "parameters": run_rows.numbers_in(path), "flops": run_rows.operations_of(record),
+        "pages": [page for page in PAGES.get(task, ()) if page != "answer" or not run_rows.is_unfinished(record)],
     }  # fmt: skip
     return RunRow(run="", **row).model_dump(exclude={"run"}, exclude_unset=True)  # validated
 
 
 def _unit(measure: str, value: float | None) -> dict[str, Any]:
     """A score as the page shows it: shares in per cent."""
-    if measure == BITS:
+    if measure == run_rows.BITS:
         return {"unit": "bits per byte", "lower_is_better": True}
-    if measure in SHARES.values() and value is not None:
+    if measure in run_rows.SHARES.values() and value is not None:
         return {"score": 100 * value, "unit": f"% {measure}"}
     return {"unit": measure}
 
@@ -226,39 +211,35 @@ def _read_curve(studio: Studio, run: str, offset: int) -> dict[str, Any]:
             file.seek(offset)
             data = file.read(MAX_READ_BYTES)
     rows, length = rows_and_length(data)
-    result = value_at(record, "result.bits_per_byte")
+    result = run_rows.value_at(record, "result.bits_per_byte")
     return {
         "offset": offset + length, "restarted": restarted, "more": len(data) == MAX_READ_BYTES and length > 0,
-        "columns": _columns([row for row in rows if "event" not in row and _number(row.get("step")) is not None]),
+        "columns": _columns([row for row in rows if "event" not in row and number_in(row.get("step")) is not None]),
         "events": [(int(row["step"]), f"{row['event']}: {row.get('why', '')}"[:200]) for row in rows
-                   if "event" in row and _number(row.get("step")) is not None][:MAX_EVENTS],
+                   if "event" in row and number_in(row.get("step")) is not None][:MAX_EVENTS],
         "sample": next((str(row["sample"])[:400] for row in reversed(rows) if row.get("sample")), ""),
-        "result": _number(result),
+        "result": number_in(result),
     }  # fmt: skip
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, list[float | None]]:
     """The columns that have a number in them, whatever the task measures."""
-    names = dict.fromkeys(name for row in rows for name, value in row.items() if _number(value) is not None)
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if number_in(value) is not None)
     known = [name for name in names if COLUMN_NAME.fullmatch(name)][:MAX_COLUMNS]
-    return {name: [_number(row.get(name)) for row in rows] for name in known}
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and abs(value) < 1e15 else None  # which excludes nan
+    return {name: [number_in(row.get(name)) for row in rows] for name in known}
 
 
 # ---------------------------------------------------------------------- two runs
 
 
 def _compare(names: list[str], records: list[dict[str, Any]]) -> dict[str, Any]:
-    settings, same = _side_by_side([settings_of(record) for record in records]), 0
+    settings, same = _side_by_side([run_rows.settings_of(record) for record in records]), 0
     if len(names) == 2:
         differ = [setting for setting in settings if setting["values"][0] != setting["values"][1]]
         settings, same = differ, len(settings) - len(differ)
     return {
         "runs": names, "settings": settings, "same_settings": same,
-        "results": _side_by_side([measured_of(record) for record in records]),
+        "results": _side_by_side([run_rows.measured_of(record) for record in records]),
     }  # fmt: skip
 
 

@@ -12,12 +12,13 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from octavo.io.run_folder import CONFIG, METRICS, STATE
-from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
+from octavo.studio.server.app import ComputedRoutes, RequestBody, RunRequest, Studio
 from octavo.studio.server.request_guard import MAX_BODY_BYTES
 from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import MAX_NAME_CHARACTERS, MIN_TEXT_BYTES, Text
 from octavo.studio.server.training_forms import DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS, Form, forms
 from octavo.studio.server.training_process import RUN_NAME, TrainingProcess
+from octavo.tasks.task import TASKS, find_task
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
 
@@ -36,10 +37,9 @@ class Start(RequestBody):
     settings: dict[str, int | float | Annotated[str, Field(max_length=40)]] = Field(default={}, max_length=64)
 
 
-class Resume(RequestBody):
+class Resume(RunRequest):
     """Resume a run, up to its own budget, or up to so many seconds in all."""
 
-    run: str = Field(max_length=400)
     seconds: float | None = Field(default=None, ge=MIN_SECONDS, le=MAX_SECONDS, allow_inf_nan=False)
 
 
@@ -51,11 +51,12 @@ def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "training")
 
     @routes.get("/forms")
-    def training_forms() -> dict[str, list[Form] | list[Text] | float]:
+    def training_forms() -> dict[str, list[Form] | list[Text] | list[str] | float]:
         """The models that can be trained from the page, their settings, the texts, and the limits."""
         return {
             "models": list(forms().values()), "texts": studio.training.texts.all(), "min_seconds": MIN_SECONDS,
             "max_seconds": MAX_SECONDS, "default_seconds": DEFAULT_SECONDS, "max_bytes": MAX_BODY_BYTES,
+            "file_tasks": [name for name in TASKS if find_task(name).takes_file],
         }  # fmt: skip
 
     @routes.post("/texts", openapi_extra=UPLOAD)
@@ -117,11 +118,10 @@ def _status_in_words(training: TrainingProcess, path: Path, trained: float | Non
     if training.state == "elsewhere":
         return f"being trained by another studio, as process {training.pid}; stop it there"
     if training.state == "running":
-        if training.seconds is None:
-            return "counting"
         if trained is None or (path / METRICS).stat().st_mtime < training.started:
-            return "preparing"
-        return "training" if trained < training.seconds else "evaluating on held-out data"
+            return "preparing" if training.seconds is not None else "fitting the model"
+        is_training = training.seconds is None or trained < training.seconds
+        return "training" if is_training else "evaluating on held-out data"
     if exit_code == 0:
         return "finished"
     if not training.stopping.is_set() and exit_code != 128 + signal.SIGINT:

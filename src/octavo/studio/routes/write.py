@@ -19,8 +19,8 @@ from octavo.decode.annotated import ALTERNATIVES, AnnotatedToken, choices, grow,
 from octavo.errors import UserError
 from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import read
-from octavo.studio.routes.read import language_model, token_text
-from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio, encode_json
+from octavo.studio.routes.read import token_text
+from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio, encode_json
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
@@ -40,10 +40,9 @@ STREAM = (
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
-class Position(RequestBody):
+class Position(RunRequest):
     """A run, a prompt, and the ids of tokens that follow it."""
 
-    run: str = Field(max_length=400)
     prompt: str = Field(default="", max_length=MAX_PROMPT_CHARACTERS)
     path: list[TokenId] = Field(default=[], max_length=MAX_TOKENS)
 
@@ -104,7 +103,7 @@ async def _lines(first: dict[str, Any], lines: AsyncIterator[dict[str, Any]]) ->
 
 
 def _position(studio: Studio, asked: Position, ticket: Ticket) -> tuple[Run, list[int]]:
-    run = language_model(studio, asked.run, ticket)
+    run = studio.models.get(asked.run, ticket, Run)
     if any(not 0 <= token < run.model.vocab or token == run.model.begin for token in asked.path):
         raise UserError(f"path must be ids of tokens that {asked.run} generates, from 0 to {run.model.vocab - 1}")
     return run, [*tokens_of(run, asked.prompt), *asked.path]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
+import typing
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,12 +15,13 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
 
 from octavo import __version__
+from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.pages.markup import STYLE
 from octavo.studio.server.model_cache import ModelCache, NotFound
@@ -64,6 +65,18 @@ class RequestBody(BaseModel):
     def _check(cls, value: Any) -> Any:
         check_size(value)
         return with_integers(value)
+
+
+class RunRequest(RequestBody):
+    """Which run."""
+
+    run: str = Field(max_length=400)
+
+
+class TextRequest(RunRequest):
+    """A text, and the run that reads it."""
+
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
 
 
 def check_size(value: Any) -> None:
@@ -117,21 +130,12 @@ class StandardJson(JSONResponse):
 
 
 def encode_json(value: Any) -> bytes:
-    """The value in the fewest bytes; numbers that are not finite are null."""
+    """The value in the fewest bytes; dataclasses are objects, and numbers that are not finite are null."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=vars)
     except ValueError:  # some number is not finite; replacing them is slow where a response is long
-        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(plain_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
-
-
-def finite(value: Any) -> Any:
-    """The value with None in place of every number that is not finite."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class ComputedRoutes(APIRouter):
@@ -146,7 +150,8 @@ class ComputedRoutes(APIRouter):
     ) -> None:
         """Respond with function(ticket, *args, ...); its further parameters are those of the request.
 
-        What it returns is encoded in its thread, because a long response would block the event loop.
+        What it returns is encoded in its thread, because a long response would block the event loop. A dataclass or a
+        model that it says it returns is the schema of the response.
         """
 
         def respond(ticket: Ticket, asked: dict[str, Any]) -> Response:
@@ -162,7 +167,9 @@ class ComputedRoutes(APIRouter):
             [request, *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in asked)]
         )
         endpoint.__name__, endpoint.__doc__ = function.__name__, function.__doc__
-        self.add_api_route(path, endpoint, methods=[method], **{"response_model": None, **described})
+        returned = typing.get_type_hints(function).get("return")
+        schema = None if isinstance(returned, type) and issubclass(returned, Response) else returned
+        self.add_api_route(path, endpoint, methods=[method], **{"response_model": schema, **described})
 
 
 def make_app(
@@ -179,18 +186,16 @@ def make_app(
 
     app = FastAPI(
         title="octavo studio", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
-        default_response_class=StandardJson, lifespan=life,
+        default_response_class=StandardJson, lifespan=life, exception_handlers={
+            UserError: _user_error, ClientDisconnected: _disconnected, RequestValidationError: _invalid_request,
+            HTTPException: _http_error, Exception: _bug,
+        },
         description="Inspects the models of one folder, and trains new ones there. Texts in requests are not stored.",
     )  # fmt: skip
     app.state.studio = studio
     responses = {status: {**response, "model": ErrorMessage} for status, response in ERROR_RESPONSES.items()}
     for make_router in ROUTES if routes is None else routes:
         app.include_router(make_router(studio), prefix="/api", responses=responses)
-    app.add_exception_handler(UserError, _user_error)
-    app.add_exception_handler(ClientDisconnected, _disconnected)
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _bug)
     app.get("/", include_in_schema=False)(lambda: FileResponse(web / "index.html", media_type=HTML))
     app.get("/web/pages.css", include_in_schema=False)(lambda: FileResponse(STYLE, media_type=CSS))
     app.mount("/web", StaticFiles(directory=web), name="web")

@@ -24,18 +24,9 @@ TABLES_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 
 class ByteTables(Response):
-    """A response of byte tables."""
+    """A response of byte tables: the header and the tables, which have one size."""
 
     media_type = "application/octet-stream"
 
-
-def pack_tables(kind: int, tables_NRC: NDArray[np.uint8]) -> bytes:
-    """The header and the tables, which have one size."""
-    return HEADER.pack(MAGIC, kind, *tables_NRC.shape) + tables_NRC.tobytes()
-
-
-def unpack_tables(data: bytes) -> tuple[int, NDArray[np.uint8]]:
-    """The kind and the tables."""
-    magic, kind, *shape = HEADER.unpack_from(data)
-    assert magic == MAGIC
-    return kind, np.frombuffer(data, np.uint8, offset=HEADER.size).reshape(shape)
+    def __init__(self, kind: int, tables_NRC: NDArray[np.uint8]) -> None:
+        super().__init__(HEADER.pack(MAGIC, kind, *tables_NRC.shape) + tables_NRC.tobytes())

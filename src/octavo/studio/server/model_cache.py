@@ -9,31 +9,24 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from octavo.errors import UserError
 from octavo.io.files import size
 from octavo.io.progress import listening
 from octavo.io.run_folder import CONFIG, TENSORS, TOKENIZER, find_runs, read_record
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
-from octavo.tasks.classifier import Classifier, load_classifier
-from octavo.tasks.encoder import NAMED, Encoder, load_encoder
-from octavo.tasks.image_run import ImageRun, load_images
-from octavo.tasks.run import Run, load
-from octavo.tasks.task import pick_device
-from octavo.tasks.translator import Translator, load_translator
+from octavo.tasks.api import load
+from octavo.tasks.encoder import NAMED
+from octavo.tasks.task import find_task, pick_device
+from octavo.tasks.trained_run import TrainedRun
 
 MAX_MODELS = 4  # in memory
 MAX_MODEL_BYTES = 4 << 30  # of their files, together
 MODEL_FILES = (CONFIG, TENSORS, TOKENIZER)
-LOADERS: dict[str, Callable[[Path], Any]] = {  # by task
-    "language": load, "facts": load, "classification": load_classifier, "images": load_images,
-    "translation": load_translator, "masked": load_encoder,
-}  # fmt: skip
-Loaded = Run | Classifier | ImageRun | Translator | Encoder
+R = TypeVar("R", bound=TrainedRun)
 
 
 class NotFound(UserError):
@@ -48,7 +41,7 @@ class CacheEntry:
     bytes: int
     read: float = 0  # of those bytes
     total: float = 0
-    loaded: Loaded | None = None
+    loaded: TrainedRun | None = None
     error: UserError | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -88,8 +81,9 @@ class ModelCache:
 
     # ------------------------------------------------------------------ models
 
-    def get(self, name: str, ticket: Ticket) -> Loaded:
-        """The loaded run: from memory, or loaded now; concurrent callers wait for the same load."""
+    def get(self, name: str, ticket: Ticket, kind: type[R] = TrainedRun) -> R:  # type: ignore[assignment]
+        """The loaded run: from memory, or loaded now; concurrent callers wait for the same load. A run of another kind
+        is refused."""
         path = self.path(name)
         entry, is_new = self._claim(name, path)
         if is_new:
@@ -98,7 +92,8 @@ class ModelCache:
             ticket.check()
         if entry.error is not None:
             raise entry.error
-        assert entry.loaded is not None
+        if not isinstance(entry.loaded, kind):
+            raise UserError(f"{name} does not {find_task(kind.task).purpose}; choose a run that does")
         return entry.loaded
 
     def _claim(self, name: str, path: Path) -> tuple[CacheEntry, bool]:
@@ -134,7 +129,7 @@ class ModelCache:
             check_links(path, self.root)
             check_base(record, self.root)
             with listening(listen):
-                loaded = LOADERS[str(record.get("task", "language"))](path)
+                loaded = load(path)
             loaded.model.to(self.device).eval()
             entry.loaded = loaded
         except UserError as error:

@@ -100,10 +100,8 @@ class RequestGuard:
             if origin.lower() not in own:
                 raise Refused(403, f"a page of {origin[:100]} sent this; only the studio's own pages may")
         foreign = headers.get("sec-fetch-site") not in (None, "same-origin", "none")
-        navigation = (
-            scope["method"] in SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
-        )  # somebody followed a link
-        if foreign and not navigation:
+        followed_link = scope["method"] in SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
+        if foreign and not followed_link:
             raise Refused(403, "a page from elsewhere sent this; only the studio's own pages may")
 
     def _check_token(self, headers: Headers) -> None:

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Generic, TypeVar
 
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
@@ -40,10 +40,7 @@ class ResultCache(Generic[T]):
             if (result := self._lookup(key, model)) is not None:
                 return result
             try:
-                if characters > SERIAL_CHARACTERS:
-                    with acquired(self._long_texts, ticket):
-                        result = compute()
-                else:
+                with acquired(self._long_texts, ticket) if characters > SERIAL_CHARACTERS else nullcontext():
                     result = compute()
                 self._store(key, model, result, size_of(result))
                 return result

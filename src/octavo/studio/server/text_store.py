@@ -1,4 +1,4 @@
-"""The texts that a model can be trained on from the page: named sources on this machine, and uploaded files.
+"""The data that a model can be trained on from the page: named ones on this machine, and uploaded text files.
 
 Uploads are stored in the folder `texts` beside the runs and nowhere else, under sanitised names.
 """
@@ -10,11 +10,11 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.io.files import size, whole_file
 from octavo.io.run_folder import CONFIG
 from octavo.studio.server.model_cache import NotFound
+from octavo.tasks.task import TASKS, find_task
 
 TEXTS_FOLDER = "texts"
 FACTS_FOLDER = "known-facts"  # users' own answers, run by run; see routes/answer.py
@@ -26,11 +26,12 @@ MIN_TEXT_BYTES = 20  # a shorter text cannot be split
 
 @dataclass(frozen=True)
 class Text:
-    """A text to train on, as the page shows it."""
+    """A text, or other data to train on, as the page shows it."""
 
     name: str
-    bytes: int
+    bytes: int | None  # of an upload
     description: str
+    tasks: tuple[str, ...]  # that can be trained on it
 
 
 class TextStore:
@@ -41,24 +42,26 @@ class TextStore:
         self._root, self._lock = root, threading.Lock()
 
     def all(self) -> list[Text]:
-        """The uploads, then the named sources on this machine."""
-        uploads = [Text(path.name, path.stat().st_size, "uploaded") for path in self._uploads()]
+        """The uploads, then the named data of every task."""
+        tasks = [find_task(name) for name in TASKS]
+        takers = tuple(task.name for task in tasks if task.takes_file)
+        uploads = [Text(path.name, path.stat().st_size, "uploaded", takers) for path in self._uploads()]
+        named = {name: description for task in tasks for name, description in task.named_data().items()}
         return uploads + [
-            Text(name, source.bytes, source.title)
-            for name, source in sources.SOURCES.items()
-            if source.kind == "text" and sources.where(name) is not None
+            Text(name, None, description, tuple(task.name for task in tasks if name in task.named_data()))
+            for name, description in named.items()
         ]
 
-    def find(self, name: str) -> Text:
-        """The text of that name; no other can be trained on."""
+    def find(self, name: str, task: str = "") -> Text:
+        """The text of that name; a task can be trained on no other."""
         for text in self.all():
-            if text.name == name:
+            if text.name == name and (not task or task in text.tasks):
                 return text
         raise NotFound(f"there is no text {name!r} to train on; choose one from the list, or upload one")
 
-    def source(self, name: str) -> str:
+    def source(self, name: str, task: str) -> str:
         """What the command line calls the text of that name. The page is not shown it, since it may be a path."""
-        path = self.folder / self.find(name).name
+        path = self.folder / self.find(name, task).name
         return str(path) if path in self._uploads() else name
 
     def store(self, name: str, data: bytes) -> Text:

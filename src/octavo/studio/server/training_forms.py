@@ -12,22 +12,21 @@ import inspect
 import math
 import textwrap
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from octavo.config import from_json, no_such_setting
+from octavo.config import no_such_setting
 from octavo.cost import Shape, cost_of_config, on_meta, training_memory
 from octavo.errors import UserError
 from octavo.io.files import size
 from octavo.io.memory import available
-from octavo.models import find_spec, language_models, preset
+from octavo.models import MODELS
 from octavo.ops.attention.kinds import kinds_for
 from octavo.tasks.corpus import TextConfig
-from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimizerConfig
+from octavo.tasks.task import find_task, task_for
 
 Value = int | float | str
 
@@ -45,9 +44,10 @@ SMALL_NUMBER = 256  # every number without a limit of its own may be as large
 FIRST = ("width", "layers", "heads", "context", "attention", "attention_window", "positions", "dropout")
 FEW_SETTINGS = 8  # a config with no more shows all of them first
 CHOICES = {"tokenizer": tuple(VOCAB), "attention": tuple(kinds_for("text"))}  # of settings that are names
+IMAGE_CHOICES = {"attention": tuple(kinds_for("image"))}
 NOT_TRAINED = ("arpa",)  # choices of imported models
-TEXT_SETTINGS, LOOP_SETTINGS = ("tokenizer", "vocab_size"), ("batch_size", "sequence_length", "evaluations")
-OPTIMIZER_SETTINGS = ("learning_rate", "optimizer")
+NOT_OFFERED = ("min_count", "split", "errors")  # of what is read, which a page does not show
+LOOP_SETTINGS, OPTIMIZER_SETTINGS = ("batch_size", "sequence_length", "evaluations"), ("learning_rate", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,9 @@ class Form:
     """The settings of one model's training run."""
 
     model: str
+    task: str
     description: str
-    has_budget: bool  # it is trained step by step: a budget ends it, and a stopped run can be resumed
+    has_budget: bool  # a budget ends the training, not a number of epochs
     settings: tuple[Setting, ...]
 
     def flags(self, values: Mapping[str, Value]) -> list[str]:
@@ -97,24 +98,20 @@ class Form:
         return [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", f"{value}")]
 
     def _check_together(self, values: Mapping[str, Value]) -> None:
-        """The configs' own rules, and that training fits into memory."""
-        model, default = preset(self.model)
-        own = {field.name for field in dataclasses.fields(default)}
-        config: Any = from_json(
-            type(default), dataclasses.asdict(default) | {name: value for name, value in values.items() if name in own}
-        )
-        tokenizer = str(values.get("tokenizer", TextConfig.tokenizer))
-        vocab_size = values.get("vocab_size")
+        """The configs' own rules, and that training a language model fits into memory."""
+        task = find_task(self.task)
+        recipe = task.recipe(self.model, {name: value for name, value in values.items() if name != "seed"})
+        task.check(recipe)
+        if not isinstance(recipe.settings, TextConfig):
+            return
+        tokenizer, vocab_size = recipe.settings.tokenizer, recipe.settings.vocab_size
         if vocab_size is not None and tokenizer not in ("word", "bpe"):
             raise UserError(f"vocab_size is for word and bpe tokens: tokenizer={tokenizer}; leave it empty")
         if not self.has_budget:
             return
-        if hasattr(config, "check_use"):
-            config.check_use()
         vocab = int(vocab_size or VOCAB[tokenizer]) + 257
-        loop = from_json(LoopConfig, {name: values[name] for name in LOOP_SETTINGS if name in values})
-        loop = loop.suiting(on_meta(model, config, vocab))
-        cost = cost_of_config(model, config, vocab, Shape(loop.batch_size, loop.sequence_length))
+        loop = recipe.loop.suiting(on_meta(recipe.model, recipe.config, vocab))
+        cost = cost_of_config(recipe.model, recipe.config, vocab, Shape(loop.batch_size, loop.sequence_length))
         needed, limit = training_memory(cost, "muon", "float32").total, min(MAX_TRAINING_BYTES, available())
         if needed > limit:
             raise UserError(
@@ -125,9 +122,10 @@ class Form:
 
 @cache
 def forms() -> dict[str, Form]:
-    """The form of each language model and of each preset, by name; mixtures are made of trained models instead."""
-    specs = [spec for spec in language_models() if spec.fitting != "mixture"]
-    return {name: _form(name) for spec in specs for name in (spec.name, *spec.presets)}
+    """The form of each model and of each preset, by name; what is made of trained models has none."""
+    specs = [spec for spec in MODELS.values() if spec.fitting != "mixture"]
+    names = [name for spec in specs for name in (spec.name, *spec.presets)]
+    return {name: form for name in (*names, "facts") if (form := _form(name)) is not None}
 
 
 def form_of(model: str) -> Form:
@@ -137,48 +135,57 @@ def form_of(model: str) -> Form:
     return forms()[model]
 
 
-def _form(name: str) -> Form:
-    spec, (_, default) = find_spec(name), preset(name)
-    has_budget = spec.trained_by_gradient
-    own = list(_settings(default, [field.name for field in dataclasses.fields(default)]))
+def _form(name: str) -> Form | None:
+    """The form of a model; None where its defaults alone cannot be trained."""
+    task = task_for(name)
+    model, usual = task.configs(name)
+    try:
+        task.check(task.recipe(name, {}))
+    except UserError:
+        return None
+    own = list(_settings(usual["config"], choices=IMAGE_CHOICES if task.name == "images" else CHOICES))
     if len(own) <= FEW_SETTINGS:
         own = [dataclasses.replace(setting, main=True) for setting in own]
     else:
         own.sort(key=lambda setting: FIRST.index(setting.name) if setting.main else len(FIRST))
-    shared = list(_settings(TextConfig(), TEXT_SETTINGS))
-    if has_budget:
-        shared += [*_settings(LoopConfig(), LOOP_SETTINGS), *_settings(OptimizerConfig(), OPTIMIZER_SETTINGS)]
+    shared = list(_settings(usual["settings"]))
+    if "loop" in usual:
+        shared += [*_settings(usual["loop"], LOOP_SETTINGS), *_settings(usual["optimizer"], OPTIMIZER_SETTINGS)]
     seed = Setting("seed", "integer", 0, "Of the random numbers.", *LIMITS["seed"])
-    description = spec.presets[name].description if name in spec.presets else spec.description
-    return Form(name, description, has_budget, (*own, *shared, seed))
+    about = {spec.name: spec.description for spec in MODELS.values()}
+    about |= {name: preset.description for spec in MODELS.values() for name, preset in spec.presets.items()}
+    description = about.get(name, f"a {model} that learns to {task.purpose}")
+    return Form(name, task.name, description, "loop" in usual and bool(task.loop.budget), (*own, *shared, seed))
 
 
-def _settings(default: Any, names: typing.Iterable[str]) -> Iterator[Setting]:
+def _settings(
+    default: Any, only: Sequence[str] = (), choices: Mapping[str, tuple[str, ...]] = CHOICES
+) -> Iterator[Setting]:
     """Fields of a config that a form can offer: numbers and choices. Texts might be paths, which are not offered."""
     hints, descriptions = typing.get_type_hints(type(default)), field_descriptions(type(default))
-    for name in names:
-        if name not in hints:
-            continue
+    for name in only or [field.name for field in dataclasses.fields(default) if field.name not in NOT_OFFERED]:
         hint, value, main = hints[name], getattr(default, name), name in FIRST
         kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
         description = descriptions.get(name, "")
-        choices = CHOICES.get(name, tuple(word for word in kinds if isinstance(word, str)))
-        if choices:
-            offered = tuple(word for word in choices if word not in NOT_TRAINED)
+        words = choices.get(name, tuple(word for word in kinds if isinstance(word, str)))
+        if words:
+            offered = tuple(word for word in words if word not in NOT_TRAINED)
             yield Setting(name, "choice", value, description, choices=offered, main=main)
         elif kinds in ([int], [float]) and (value is None or value >= 0):  # a negative default means: not set by users
-            low, high = LIMITS.get(name, (0, max(SMALL_NUMBER, 4 * (value or 0))))
+            low, high = LIMITS.get(name, (0, SMALL_NUMBER))
+            high = high if (value or 0) <= high else 4 * value
             kind = "integer" if kinds == [int] else "number"
             yield Setting(name, kind, value, description, float(low), float(high), main=main)
 
 
 def field_descriptions(config: type) -> dict[str, str]:
-    """The docstring below each field in the source of a config."""
-    (body,) = (node.body for node in ast.parse(textwrap.dedent(inspect.getsource(config))).body
-               if isinstance(node, ast.ClassDef))  # fmt: skip
+    """The docstring below each field in the source of a config, inherited ones included."""
     descriptions = {}
-    for field, after in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr) \
-                and isinstance(after.value, ast.Constant):  # fmt: skip
-            descriptions[field.target.id] = " ".join(str(after.value.value).split())
+    for kind in reversed([kind for kind in config.__mro__ if dataclasses.is_dataclass(kind)]):
+        (body,) = (node.body for node in ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+                   if isinstance(node, ast.ClassDef))  # fmt: skip
+        for field, after in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr) \
+                    and isinstance(after.value, ast.Constant):  # fmt: skip
+                descriptions[field.target.id] = " ".join(str(after.value.value).split())
     return descriptions

@@ -24,7 +24,7 @@ from typing import Any
 
 from octavo.datasets import sources
 from octavo.errors import UserError
-from octavo.io.run_folder import CONFIG, STATE
+from octavo.io.run_folder import STATE
 from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
 from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
 from octavo.tasks.run_rows import value_at
@@ -82,7 +82,8 @@ class TrainingManager:
 
     def start(self, model: str, text: str, run: str, seconds: float, settings: Mapping[str, Value]) -> TrainingProcess:
         """Train a new run; an existing one is not overwritten."""
-        source, form = self.texts.source(text), form_of(model)
+        form = form_of(model)
+        source = self.texts.source(text, form.task)
         flags = form.flags(settings)
         self._check_new(run)
         budget = ["--budget", f"{seconds:g}s"] if form.has_budget else []
@@ -153,9 +154,11 @@ class TrainingManager:
             return "it has no checkpoint, which only models that are trained step by step have"
         if not all(self._is_below(file) for file in (*path.iterdir(), *(path / STATE).iterdir())):
             return "a link in it leads out of this folder"
-        task = str(record.get("task"))
-        named = _strings(value_at(record, f"{find_task(task).data_key}.source")) if task in TASKS else []
-        if not named or not all(self._may_read(source) for source in named):
+        if (name := str(record.get("task"))) not in TASKS:
+            return "its task is not known"
+        task = find_task(name)
+        named = _strings(value_at(record, f"{task.data_key}.source"))
+        if not named or not all(source in task.named_data() or self._may_read(source) for source in named):
             return "its data are neither a named source on this machine nor below this folder"
         others = [*_strings(value_at(record, "training.settings")), *_strings(record.get("config"))]
         if not all(self._may_read(name) for name in others if _may_be_file(name)):
@@ -179,8 +182,6 @@ class TrainingManager:
             raise UserError(
                 f"a run's name has letters, digits, dots, dashes and underscores, 64 at most: {run!r}; try my-run"
             )
-        if (self.root / CONFIG).exists():
-            raise UserError("this folder is itself a run; start the studio with the folder that runs are in")
         if os.path.lexists(self.root / run):
             raise Conflict(f"{run} exists already and is not overwritten; choose another name")
 
@@ -249,8 +250,8 @@ class TrainingManager:
             holder = holder if isinstance(holder, dict) else {}
             return TrainingProcess(
                 str(holder.get("run", ""))[:100], str(holder.get("command", ""))[:1000],
-                _number(holder.get("started")) or 0.0, _number(holder.get("seconds")),
-                pid=int(_number(holder.get("pid")) or 0),
+                number_in(holder.get("started")) or 0.0, number_in(holder.get("seconds")),
+                pid=int(number_in(holder.get("pid")) or 0),
             )  # fmt: skip
         finally:
             os.close(handle)
@@ -317,5 +318,6 @@ def _may_be_file(name: str) -> bool:
     return os.sep in name or os.path.lexists(name)
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e15 else None
+def number_in(value: Any) -> float | None:
+    """The value of a record, where it is a finite number, and not one of a damaged file."""
+    return float(value) if type(value) in (int, float) and abs(value) < 1e15 else None  # which excludes nan

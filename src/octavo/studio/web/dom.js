@@ -34,6 +34,13 @@ export const errorMessage = (error) => h("p", { class: "error", role: "alert" },
 export const field = (label, control, hint) =>
   h("label", { class: "field" }, h("span", {}, label), control, hint && h("small", {}, hint));
 
+/** A list of [value, text] to choose from; `onchange` is called with the value that is chosen. */
+export function choice(options, chosen, onchange, properties = {}) {
+  const list = h("select", { ...properties, onchange: () => onchange(list.value) }, options.map(([value, text = value]) =>
+    h("option", { value, selected: String(value) === String(chosen) }, text)));
+  return list;
+}
+
 /** A function that calls `action` once it has not been called again for a while. */
 export function debounce(action, milliseconds = 250) {
   let timer = 0;

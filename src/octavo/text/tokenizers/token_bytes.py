@@ -40,7 +40,7 @@ class TokenBytes:
 
     def join(self, tokens: Iterable[int] | Tokens) -> bytes:
         """The bytes of the tokens, one after another."""
-        array = as_tokens(tokens)
+        array = tokens if isinstance(tokens, np.ndarray) else np.fromiter((int(token) for token in tokens), np.int64)
         self._check(array)
         parts = (array[i : i + JOINED_TOKENS] for i in range(0, len(array), JOINED_TOKENS))
         return b"".join(self._pool[ranges(self._offsets[part], self._lengths[part])].tobytes() for part in parts)
@@ -52,11 +52,6 @@ class TokenBytes:
                 f"a token must be from 0 to {len(self) - 1:,}: got {wrong:,}; "
                 "decode with the tokenizer that the tokens were made with"
             )
-
-
-def as_tokens(tokens: Iterable[int] | Tokens) -> NDArray[Any]:
-    """Any iterable of ids as one array."""
-    return tokens if isinstance(tokens, np.ndarray) else np.fromiter((int(token) for token in tokens), np.int64)
 
 
 def ranges(offsets: Offsets, lengths: Offsets) -> Offsets:

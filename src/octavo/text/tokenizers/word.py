@@ -147,7 +147,10 @@ def _count(chunks: Iterable[Chunk], split: Split, spool: IO[bytes] | None) -> tu
     table, counts = WordTable(), np.zeros(0, np.int64)
 
     def split_up(chunk: Chunk) -> list[tuple[WordSpans, Offsets]]:
-        parts = _one_by_one(chunk) if starts_inside_character(chunk.data, chunk.starts) else [chunk]
+        parts = [chunk]
+        if starts_inside_character(chunk.data, chunk.starts):  # then each document is split by itself
+            rest, *documents = chunk.documents()
+            parts = [Chunk(rest), *(Chunk(document, np.zeros(1, np.int64)) for document in documents)]
         return [(find_words(part.data, split, part.starts), part.starts) for part in parts]
 
     for parts in thread_map(split_up, rechunk(chunks, lambda data: word_boundary(data, split))):
@@ -197,9 +200,3 @@ def _from_spool(spool: IO[bytes], ids: Tokens, table: WordTable) -> Iterator[Tok
     with spool:
         spool.seek(0)
         yield from thread_map(tokens_of, spooled())
-
-
-def _one_by_one(chunk: Chunk) -> list[Chunk]:
-    """The chunk's documents, each in a chunk of its own."""
-    rest, *documents = chunk.documents()
-    return [Chunk(rest), *(Chunk(document, np.zeros(1, np.int64)) for document in documents)]

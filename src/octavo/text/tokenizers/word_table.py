@@ -84,14 +84,11 @@ class WordTable:
         rest = WordSpans(spans.text, spans.starts[missing], spans.lengths[missing], spans.keys[missing])
         numbers[missing] = self.find(rest)
         for i in missing[numbers[missing] < 0].tolist():
-            numbers[i] = self._add_clash(spans, i)
+            word = _word_at(spans, i)
+            if word not in self._clashes:
+                self._clashes[word] = int(self._append(spans, np.array([i]))[0])
+            numbers[i] = self._clashes[word]
         return numbers
-
-    def _add_clash(self, spans: WordSpans, i: int) -> int:
-        word = _word_at(spans, i)
-        if word not in self._clashes:
-            self._clashes[word] = int(self._append(spans, np.array([i]))[0])
-        return self._clashes[word]
 
     def _append(self, spans: WordSpans, which: Offsets) -> Tokens:
         """Copy the words to the end of the pool, and number them."""

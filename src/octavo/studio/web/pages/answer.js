@@ -6,23 +6,19 @@ import { remember } from "/web/main.js";
 import { bars, confidence } from "/web/parts/bars.js";
 import { colouredWords, wordsLegend } from "/web/parts/word_contributions.js";
 import { coverage } from "/web/parts/coverage.js";
-import { missingRuns, noRuns, picker } from "/web/parts/run_picker.js";
-import { columns, scrolled } from "/web/parts/table.js";
+import { openPage, picker } from "/web/parts/run_picker.js";
+import { columns, plainTable, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
 const DEFAULT_THRESHOLD = 0.5; // of octavo answer, too
 
 export async function show(main, params, signal) {
-  main.append(h("h1", {}, "Answer"));
-  const runs = await get("/api/oracles", signal);
-  if (!runs.length) {
-    main.append(noRuns("run that answers questions", "octavo train facts birthplaces --out runs/facts"));
-    return;
-  }
-  main.append(...await missingRuns([params.get("run")], signal));
+  const opened = await openPage(main, params, signal, { page: "answer", what: "run that answers questions",
+    command: "octavo train facts birthplaces --out runs/facts" });
+  if (!opened) return;
   const given = params.get("threshold");
   const view = {
-    run: runs.some((one) => one.run === params.get("run")) ? params.get("run") : runs[0].run,
+    run: opened.chosen("run"),
     question: params.get("question") ?? "",
     threshold: given !== null && given >= 0 && given <= 1 ? +given : DEFAULT_THRESHOLD,
   };
@@ -64,12 +60,11 @@ export async function show(main, params, signal) {
     ask();
   } }, h("label", { class: "field grow" }, h("span", {}, "A question, or a name"), line),
   h("button", { class: "main" }, "Ask"));
-  main.append(h("div", { class: "bar" }, field("Run", picker(
-    runs.map((one) => ({ run: one.run, model: one.corpus, score: null })), view.run, (run) => {
-      view.run = run;
-      open();
-      ask();
-    }))), form, reply, h("h2", {}, "When to abstain"), abstain, scores);
+  main.append(h("div", { class: "bar" }, field("Run", picker(opened.runs, view.run, (run) => {
+    view.run = run;
+    open();
+    ask();
+  }))), form, reply, h("h2", {}, "When to abstain"), abstain, scores);
   open();
   ask();
 }
@@ -111,11 +106,9 @@ function teach(ask) {
 /** The thresholds of some accuracies, each with a button. */
 function levels(rows, use) {
   if (!rows.length) return h("p", { class: "quiet" }, "At no threshold are half of its answers correct.");
-  const titles = columns(["wanted accuracy", "threshold", "coverage", "accuracy", ""], () => true);
-  return scrolled("Thresholds", null, titles, rows.map((one) => h("tr", {},
-    [one.wanted, one.threshold, one.coverage, one.accuracy].map((x) => h("td", { class: "r" }, percent(x))),
-    h("td", {}, h("button", { onclick: () => use(one.threshold), "aria-label": `Use ${percent(one.threshold)}` },
-      "Use")))));
+  return plainTable("Thresholds", ["wanted accuracy", "threshold", "coverage", "accuracy", ""], rows.map((one) => [
+    ...[one.wanted, one.threshold, one.coverage, one.accuracy].map(percent),
+    h("button", { onclick: () => use(one.threshold), "aria-label": `Use ${percent(one.threshold)}` }, "Use")]), () => true);
 }
 
 function measured(one) {

@@ -7,23 +7,18 @@ import { bars, confidence } from "/web/parts/bars.js";
 import { colouredWords, wordsLegend } from "/web/parts/word_contributions.js";
 import { coverage } from "/web/parts/coverage.js";
 import { limitPaste } from "/web/parts/text_field.js";
-import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
+import { openPage, picker } from "/web/parts/run_picker.js";
 import { columns, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
 const MAX_TEXT_CHARACTERS = 10_000, MAX_FILE_BYTES = 1 << 20, MAX_CLASSES = 30;
 
 export async function show(main, params, signal) {
-  main.append(h("h1", {}, "Classify"));
-  const runs = await runsFor("classify", signal);
-  if (!runs.length) {
-    main.append(noRuns("classifier", "octavo classify train linear sentence-polarity --out runs/polarity"));
-    return;
-  }
-  main.append(...await missingRuns([params.get("run")], signal));
-  const known = (name) => runs.some((one) => one.run === name);
+  const opened = await openPage(main, params, signal, { page: "classify", what: "classifier",
+    command: "octavo classify train linear sentence-polarity --out runs/polarity" });
+  if (!opened) return;
   const view = {
-    run: known(params.get("run")) ? params.get("run") : runs[0].run, text: params.get("text") ?? "",
+    run: opened.chosen("run"), text: params.get("text") ?? "",
     threshold: Math.min(1, Math.max(0, +(params.get("threshold") ?? 0) || 0)),
   };
   const save = () => remember("classify", { ...view, threshold: view.threshold || "" });
@@ -60,7 +55,7 @@ export async function show(main, params, signal) {
     oninput: debounce(() => { view.text = text.value; classify(); }),
   }));
   main.append(
-    h("div", { class: "bar" }, field("Classifier", picker(runs, view.run, (run) => {
+    h("div", { class: "bar" }, field("Classifier", picker(opened.runs, view.run, (run) => {
       view.run = run;
       open();
       classify();

@@ -1,14 +1,14 @@
 // What a model of any family does while it reads a sentence. One text serves all runs.
 
 import { post } from "/web/api.js";
-import { debounce, field, h, latest, replace } from "/web/dom.js";
+import { choice, debounce, field, h, latest, replace } from "/web/dom.js";
 import { remember as write } from "/web/main.js";
 import { attentionView, headsView } from "/web/parts/attention.js";
 import { tableView } from "/web/parts/token_table.js";
 import { curveView, layersView, maskedView } from "/web/parts/layer_views.js";
 import { limitPaste } from "/web/parts/text_field.js";
 import { cancellable } from "/web/parts/cancellable.js";
-import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
+import { openPage, picker } from "/web/parts/run_picker.js";
 import { imageView } from "/web/parts/image_attention.js";
 import { rowsView } from "/web/parts/gate_views.js";
 import { tabs } from "/web/parts/tabs.js";
@@ -22,14 +22,10 @@ const OF_A_TEXT = ["token", "from", "at", "strip"]; // settings that mean nothin
 const OF_A_RUN = [...OF_A_TEXT, "gate", "unit", "language"]; // nor these for another run
 
 export async function show(main, params, signal) {
-  const runs = await runsFor("inspect", signal);
-  if (!runs.length) {
-    replace(main, noRuns("model to look into", "octavo train ngram shakespeare --out runs/kn5"));
-    return;
-  }
-  const settings = { text: SENTENCE, ...Object.fromEntries(params) };
-  const lost = await missingRuns([settings.run], signal);
-  if (!runs.some((one) => one.run === settings.run)) settings.run = runs[0].run;
+  const opened = await openPage(main, params, signal, { page: "inspect", what: "model to look into",
+    command: "octavo train ngram shakespeare --out runs/kn5" });
+  if (!opened) return;
+  const settings = { text: SENTENCE, ...Object.fromEntries(params), run: opened.chosen("run") };
   const views = h("div", {});
   const text = limitPaste(h("textarea", { rows: 3, maxlength: 20000, spellcheck: "false", value: settings.text }));
   const page = { settings, about: null, remember, go, again, write: rewrite };
@@ -82,7 +78,11 @@ export async function show(main, params, signal) {
     }
     if (!about.views.some((one) => one.view === settings.view)) settings.view = about.views[0].view;
     writing.hidden = about.family === "vision";
-    replace(languages, about.languages.length > 1 ? field("Into", languageList(about.languages)) : []);
+    const into = () => choice(about.languages.map((name) => [name]), settings.language, (language) => {
+      remember({ language });
+      again();
+    });
+    replace(languages, about.languages.length > 1 ? field("Into", into()) : []);
     place = viewTabs(about);
     const summary = about.summary !== settings.run && h("p", { class: "quiet small" }, about.summary);
     asking = cancellable(place.panel, signal);
@@ -99,26 +99,16 @@ export async function show(main, params, signal) {
     }, `Views of ${settings.run}`);
   }
 
-  function languageList(names) {
-    const list = h("select", { onchange: () => {
-      remember({ language: list.value });
-      again();
-    } }, names.map((name) => h("option", { value: name, selected: name === settings.language }, name)));
-    return list;
-  }
-
   const languages = h("span", {});
   text.addEventListener("input", debounce(typed, 400));
   const writing = field("Text", text, "Every run reads the same; what it was trained on decides what its tokens are.");
   writing.classList.add("wide", "inspected");
-  replace(main, [
-    h("h1", {}, "Inspect"), lost,
-    h("div", { class: "bar" }, field("Run", picker(runs, settings.run, (run) => {
+  main.append(
+    h("div", { class: "bar" }, field("Run", picker(opened.runs, settings.run, (run) => {
       forget(OF_A_RUN);
       remember({ run });
       open();
     })), languages),
-    writing, views,
-  ]);
+    writing, views);
   await open();
 }

@@ -1,12 +1,12 @@
 // A text read by one model or two: each token coloured by its cost in bits, with the most probable alternatives.
 
 import { post } from "/web/api.js";
-import { debounce, errorMessage, field, h, replace } from "/web/dom.js";
+import { choice, debounce, errorMessage, field, h, replace } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { readingComparison } from "/web/parts/reading_comparison.js";
 import { limitPaste } from "/web/parts/text_field.js";
 import { cancellable } from "/web/parts/cancellable.js";
-import { missingRuns, noRuns, picker, runsFor, runLabel } from "/web/parts/run_picker.js";
+import { openPage, picker, runLabel } from "/web/parts/run_picker.js";
 import { markAttention, tokenDetails, totals } from "/web/parts/reading_details.js";
 import { coloured, legend, level, walk } from "/web/parts/tokens.js";
 
@@ -20,17 +20,12 @@ const EXAMPLES = {
 };
 
 export async function show(main, params, signal) {
-  const runs = await runsFor("read", signal);
-  main.append(h("h1", {}, "Read"));
-  if (!runs.length) {
-    main.append(noRuns("language model", "octavo train ngram shakespeare --order 7 --tokenizer char --out runs/kn7"));
-    return;
-  }
-  main.append(...await missingRuns([params.get("run"), params.get("other")], signal));
-  const known = (name) => runs.some((one) => one.run === name);
+  const opened = await openPage(main, params, signal, { page: "read", what: "language model",
+    command: "octavo train ngram shakespeare --order 7 --tokenizer char --out runs/kn7", names: ["run", "other"] });
+  if (!opened) return;
+  const { runs, chosen } = opened;
   const settings = {
-    run: known(params.get("run")) ? params.get("run") : runs[0].run,
-    other: known(params.get("other")) ? params.get("other") : "",
+    run: chosen("run"), other: chosen("other", ""),
     text: params.get("text") ?? EXAMPLES["A plain sentence"], layers: params.get("layers") === "all" ? "all" : "",
     at: params.get("at") ?? "",
   };
@@ -48,18 +43,14 @@ export async function show(main, params, signal) {
   const set = (name, value) => Object.assign(settings, { at: name === "layers" ? settings.at : "", [name]: value });
   text.addEventListener("input", () => { set("text", text.value); soon(); });
   const change = (name) => (value) => { set(name, value); refresh(); };
-  const other = h("select", { onchange: () => change("other")(other.value) },
-    h("option", { value: "" }, "nothing"),
-    runs.map((one) => h("option", { value: one.run, selected: one.run === settings.other }, runLabel(one))));
-  const examples = h("select", { onchange: () => {
-    if (!examples.value) return;
-    set("text", text.value = EXAMPLES[examples.value]);
+  const other = choice([["", "nothing"], ...runs.map((one) => [one.run, runLabel(one)])], settings.other, change("other"));
+  const examples = choice([["", "choose …"], ...Object.keys(EXAMPLES).map((name) => [name])], "", (name) => {
+    if (!name) return;
+    text.value = EXAMPLES[name];
     examples.value = "";
-    refresh();
-  } }, h("option", { value: "" }, "choose …"), Object.keys(EXAMPLES).map((one) => h("option", { value: one }, one)));
-  const layers = h("select", { onchange: () => change("layers")(layers.value) },
-    h("option", { value: "" }, "the last layer"),
-    h("option", { value: "all", selected: settings.layers === "all" }, "all layers"));
+    change("text")(text.value);
+  });
+  const layers = choice([["", "the last layer"], ["all", "all layers"]], settings.layers, change("layers"));
   const heads = field("Attention of", layers);
   main.append(
     h("div", { class: "bar" }, field("Run", picker(runs, settings.run, change("run"))), field("Compared with", other),

@@ -53,7 +53,7 @@ class Page {
   async open() {
     const wanted = this.view.chosen;
     await this.load();
-    const lost = await missingRuns(wanted, this.signal);
+    const lost = missingRuns(this.runs, wanted);
     const filter = h("div", { class: "bar" }, field("Filter by words", this.words), this.count);
     this.main.append(h("h1", {}, "Runs"), this.train, this.live.element, filter, this.wrong,
       ...lost, this.details, this.table);

@@ -7,7 +7,7 @@ import { continuationTree } from "/web/parts/continuation_tree.js";
 import { ending, generationColumn, joined, METHODS } from "/web/parts/generation_column.js";
 import { nextTokens } from "/web/parts/next_tokens.js";
 import { limitPaste } from "/web/parts/text_field.js";
-import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
+import { openPage, picker } from "/web/parts/run_picker.js";
 import { coloured, legend, quoted } from "/web/parts/tokens.js";
 
 const MAX_PROMPT_CHARACTERS = 8000; // as the studio allows
@@ -31,22 +31,17 @@ function fromAddress(params, name) {
 }
 
 export async function show(main, params, signal) {
-  const runs = await runsFor("write", signal);
-  main.append(h("h1", {}, "Write"));
-  if (!runs.length) {
-    main.append(noRuns("language model", "octavo train gpt shakespeare --budget 3min --out runs/gpt"));
-    return;
-  }
-  main.append(...await missingRuns([params.get("run")], signal));
+  const opened = await openPage(main, params, signal, { page: "write", what: "language model",
+    command: "octavo train gpt shakespeare --budget 3min --out runs/gpt" });
+  if (!opened) return;
   const settings = {
-    run: runs.some((one) => one.run === params.get("run")) ? params.get("run") : runs[0].run,
-    text: params.get("text") ?? "The ",
+    run: opened.chosen("run"), text: params.get("text") ?? "The ",
     ...Object.fromEntries(Object.keys(DEFAULTS).map((name) => [name, fromAddress(params, name)])),
     go: params.get("go") ?? "", at: params.get("at") ?? "", tree: params.get("tree") ?? "",
   };
   const save = () => remember("write", Object.fromEntries(Object.entries(settings).filter(([name, value]) =>
     value !== DEFAULTS[name])));
-  await page(main, runs, settings, save, signal);
+  await page(main, opened.runs, settings, save, signal);
 }
 
 /** Parts of the requests, from the settings. */

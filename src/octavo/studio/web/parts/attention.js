@@ -1,11 +1,12 @@
 // Attention maps: all heads small, one of them large, as a matrix or as arcs; and statistics of the heads in a table.
 
 import { post } from "/web/api.js";
-import { field, h, latest, replace } from "/web/dom.js";
+import { choice, field, h, latest, replace } from "/web/dom.js";
 import { arcs } from "/web/parts/attention_arcs.js";
 import { bitmap, whenScheme } from "/web/parts/colours.js";
 import { matrix } from "/web/parts/matrix.js";
 import { tables } from "/web/parts/byte_tables.js";
+import { plainTable } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
 const SMALL = 56; // pixels of a small map
@@ -18,12 +19,6 @@ const viewOf = ({ settings }) => settings.view.endsWith(HEADS) ? settings.view.s
 const askedOf = ({ settings }) => ({
   run: settings.run, text: settings.text, view: viewOf({ settings }), ...(settings.language ? { language: settings.language } : {}),
 });
-
-function choice(label, options, chosen, onchange) {
-  const list = h("select", { onchange: () => onchange(list.value) },
-    options.map(([value, text]) => h("option", { value, selected: String(value) === String(chosen) }, text)));
-  return field(label, list);
-}
 
 /** The tab of maps. */
 export async function attentionView(place, page, signal) {
@@ -54,22 +49,22 @@ export async function attentionView(place, page, signal) {
     const arcsShown = settings.drawn === "arcs";
     replace(reading, howToRead(data.one, arcsShown));
     replace(controls, [
-      count > 1 && choice("Layer", numbers(data.layers), one.layer, (value) => pick(Number(value), one.head)),
-      count > 1 && choice("Head", numbers(data.heads), one.head, (value) => pick(one.layer, Number(value))),
-      choice("Drawn as", [["", "matrix"], ["arcs", "arcs"]], settings.drawn ?? "", (drawn) => {
+      count > 1 && field("Layer", choice(numbers(data.layers), one.layer, (value) => pick(Number(value), one.head))),
+      count > 1 && field("Head", choice(numbers(data.heads), one.head, (value) => pick(one.layer, Number(value)))),
+      field("Drawn as", choice([["", "matrix"], ["arcs", "arcs"]], settings.drawn ?? "", (drawn) => {
         remember({ drawn });
         control();
         draw(showHead);
-      }),
+      })),
       arcsShown
-        ? choice("Weights from", LEAST.map((least) => [least, percent(least)]), settings.least || 0.05, (least) => {
+        ? field("Weights from", choice(LEAST.map((least) => [least, percent(least)]), settings.least || 0.05, (least) => {
           remember({ least: Number(least) === 0.05 ? "" : least });
           draw(showHead);
-        })
-        : choice("Shade", [["weight", "by weight"], ["row", "by each row's largest"]], shading(), (shade) => {
+        }))
+        : field("Shade", choice([["weight", "by weight"], ["row", "by each row's largest"]], shading(), (shade) => {
           remember({ shade });
           draw(showHead);
-        }),
+        })),
     ]);
   }
 
@@ -156,17 +151,14 @@ export async function headsView(place, page, signal) {
   const data = await post("/api/inspect/maps", askedOf(page), signal);
   const known = COLUMNS.filter(([name]) => data.statistics.some((one) => one[name] != null && one[name] !== ""));
   const open = (one) => page.go(viewOf(page), { layer: one.layer, head: one.head });
-  const rows = data.statistics.map((one) => h("tr", {},
-    h("td", {}, h("button", { type: "button", class: "link", onclick: () => open(one) },
-      `layer ${one.layer}, head ${one.head}`)),
-    known.map(([name, , spell]) => h("td", { class: name === "kind" ? "" : "r" },
-      one[name] == null ? "–" : spell(one[name])))));
+  const rows = data.statistics.map((one) => [
+    h("button", { type: "button", class: "link", onclick: () => open(one) }, `layer ${one.layer}, head ${one.head}`),
+    ...known.map(([name, , spell]) => (one[name] == null ? "–" : spell(one[name])))]);
   replace(place, [
     data.notes.length > 0 && h("ul", {}, data.notes.map((line) =>
       h("li", {}, `${line[0].toUpperCase()}${line.slice(1)}.`))),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Statistics of the heads" }, h("table", {},
-      h("thead", {}, h("tr", {}, h("th", {}, "head"), known.map(([name, title]) =>
-        h("th", { class: name === "kind" ? "" : "r" }, title)))), h("tbody", {}, rows))),
+    plainTable("Statistics of the heads", ["head", ...known.map(([, title]) => title)], rows,
+      (i) => i > 0 && known[i - 1][0] !== "kind"),
     h("p", { class: "quiet" }, "Entropy is how widely a head attends: 0 bits where one token gets everything, log2(n) "
       + "where n tokens get the same; beside it, its share of what is possible.",
     known.some(([name]) => name === "distance") && " Distance is how many tokens away it attends.",

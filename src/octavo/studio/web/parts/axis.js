@@ -1,5 +1,5 @@
 // An axis: the range of some numbers, linear or logarithmic, and its round tick values. The same rules as in
-// octavo/pages/figures/axis.py, so that the studio's charts and the figures of reports look alike; a test compares them.
+// octavo/pages/figures/plot.py, so that the studio's charts and the figures of reports look alike; a test compares them.
 
 const TICKS = 6; // about as many
 const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";

@@ -1,8 +1,9 @@
 // Gates and states over the tokens: a strip for each, then every unit of one of them, then one unit.
 
 import { post } from "/web/api.js";
-import { field, h, latest, replace, svg } from "/web/dom.js";
+import { choice, field, h, latest, replace, svg } from "/web/dom.js";
 import { matrix } from "/web/parts/matrix.js";
+import { plainTable } from "/web/parts/table.js";
 import { SHARE, tables, valueOf } from "/web/parts/byte_tables.js";
 
 const HIGH = 90; // of a unit's drawing
@@ -27,13 +28,11 @@ export async function rowsView(place, page, signal) {
     },
     onpick: (row) => pick(row),
   });
-  const list = h("select", { onchange: () => pick(Number(list.value)) }, data.rows.map((one, n) =>
-    h("option", { value: n, selected: n === chosen }, `${one.row}, layer ${one.layer}`)));
-  const order = h("select", { onchange: () => {
-    remember({ order: order.value });
+  const list = choice(data.rows.map((one, n) => [n, `${one.row}, layer ${one.layer}`]), chosen, (n) => pick(Number(n)));
+  const order = choice([["", "those that vary most first"], ["number", "by number"]], settings.order ?? "", (value) => {
+    remember({ order: value });
     draw(showUnits);
-  } }, [["", "those that vary most first"], ["number", "by number"]].map(([value, text]) =>
-    h("option", { value, selected: value === (settings.order ?? "") }, text)));
+  });
 
   function pick(n) {
     chosen = n;
@@ -87,14 +86,11 @@ export async function rowsView(place, page, signal) {
 function gateTable(gates, pick) {
   const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;
   const share = (part) => `${(100 * part).toFixed(1)} %`;
-  const titles = ["gate", "mean", "low", "high", "what it says"];
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Gates, averaged" }, h("table", {},
-    h("thead", {}, h("tr", {}, titles.map((one, i) => h("th", { class: i > 0 && i < 4 ? "r" : "" }, one)))),
-    h("tbody", {}, gates.map((one, n) => h("tr", {},
-      h("td", {}, h("button", { type: "button", class: "link", onclick: () => pick(n) },
-        `${one.row}, layer ${one.layer}`)),
-      h("td", { class: "r" }, mean(one.mean).toFixed(2)), h("td", { class: "r" }, share(one.low)),
-      h("td", { class: "r" }, share(one.high)), h("td", { class: "note" }, one.meaning))))),
+  const rows = gates.map((one, n) => [
+    h("button", { type: "button", class: "link", onclick: () => pick(n) }, `${one.row}, layer ${one.layer}`),
+    mean(one.mean).toFixed(2), share(one.low), share(one.high), h("span", { class: "note" }, one.meaning)]);
+  return h("div", {}, plainTable("Gates, averaged", ["gate", "mean", "low", "high", "what it says"], rows,
+    (i) => i > 0 && i < 4),
   h("p", { class: "quiet small" }, "low and high: the share of units below 0.1 and above 0.9, which hardly learn; of "
     + "values with a sign, below −0.9 and above 0.9."));
 }

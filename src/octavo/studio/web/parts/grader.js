@@ -1,7 +1,7 @@
 // The grader: a file of answers against the exercises.
 
 import { get, post } from "/web/api.js";
-import { errorMessage, field, h, latest, replace } from "/web/dom.js";
+import { choice, errorMessage, field, h, latest, replace } from "/web/dom.js";
 import { columns, scrolled } from "/web/parts/table.js";
 
 const MAX_FILE_BYTES = 1 << 17;
@@ -21,8 +21,8 @@ export async function showGrader(place, params, signal) {
     if (chosen.size > MAX_FILE_BYTES) replace(grades, errorMessage(new Error("a file of answers may have 128 kB; leave out some")));
     else text.value = await chosen.text();
   } });
-  const of = h("select", { "aria-label": "Exercise" }, h("option", { value: "" }, "all exercises"),
-    every.map((one) => h("option", { value: one.id }, one.title)));
+  const of = choice([["", "all exercises"], ...every.map((one) => [one.id, one.title])], "", () => {},
+    { "aria-label": "Exercise" });
   const empty = (use) => grading(async (still) => {
     replace(grades, []);
     use((await get(`/api/template${of.value && `?name=${encodeURIComponent(of.value)}`}`, still)).text);

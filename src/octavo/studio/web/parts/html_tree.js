@@ -1,4 +1,4 @@
-// Elements from nested lists, as studio/server/html_tree.py makes them: ["p", { class: "quiet" }, "text", ["b", {}, "more"]].
+// Elements from nested lists, as studio/routes/exercises.py makes them: ["p", { class: "quiet" }, "text", ["b", {}, "more"]].
 // Only tags and attributes that octavo's own pages use are made.
 
 const SPACES = { svg: "http://www.w3.org/2000/svg", math: "http://www.w3.org/1998/Math/MathML" };

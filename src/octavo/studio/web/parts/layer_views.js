@@ -1,16 +1,16 @@
 // The logit lens, gradient flow, and what a BERT predicts for its masks.
 
 import { post } from "/web/api.js";
-import { field, h, replace } from "/web/dom.js";
+import { choice, field, h, replace } from "/web/dom.js";
 import { heat } from "/web/parts/colours.js";
 import { Chart } from "/web/parts/chart.js";
+import { columns, plainTable, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
 const ROWS = 40; // tokens of the table that are shown at once
 const LETTERS = 10;
 
 const short = (text) => (text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}…` : text);
-const region = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
 
 /** The logit lens. */
 export async function layersView(place, page, signal) {
@@ -27,27 +27,23 @@ export async function layersView(place, page, signal) {
     const at = from();
     earlier.disabled = at === 0;
     later.disabled = at === last;
-    replace(stage, region("What each depth expected", h("table", { class: "heat" },
-      h("thead", {}, h("tr", {}, h("th", {}, "token"), data.layers.map((one) => h("th", {}, one.name)))),
-      h("tbody", {}, data.tokens.slice(at, at + ROWS).map((token, i) => row(data, token, at + i, cell.value))))));
+    replace(stage, scrolled("What each depth expected", "heat", columns(["token", ...data.layers.map((one) => one.name)]),
+      data.tokens.slice(at, at + ROWS).map((token, i) => row(data, token, at + i, cell.value))));
   }
 
-  const cell = h("select", { onchange: () => {
-    page.remember({ cell: cell.value });
-    show(from());
-  } }, [["", "the likeliest token"], ["bits", "what the token that came costs"]].map(([value, text]) =>
-    h("option", { value, selected: value === (page.settings.cell ?? "") }, text)));
-  const facts = h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "read out after"),
-    h("th", { class: "r" }, "bits a token"), h("th", { class: "r" }, "right"))),
-  h("tbody", {}, data.layers.map((one) => h("tr", {}, h("td", {}, one.name),
-    h("td", { class: "r" }, one.bits == null ? "∞" : one.bits.toFixed(3)),
-    h("td", { class: "r" }, percent(one.right))))));
+  const cell = choice([["", "the likeliest token"], ["bits", "what the token that came costs"]], page.settings.cell ?? "",
+    (value) => {
+      page.remember({ cell: value });
+      show(from());
+    });
+  const facts = plainTable("Bits at each depth", ["read out after", "bits a token", "right"],
+    data.layers.map((one) => [one.name, one.bits == null ? "∞" : one.bits.toFixed(3), percent(one.right)]));
   replace(place, [
     h("p", { class: "quiet" }, "What would the model predict if it were read out after each layer? (This is the logit "
       + "lens.) The last is its own prediction. Below, each row is a token, and in it what each depth expected in its "
       + "place, shaded by its probability; underlined where that token came."),
     data.truncated && h("p", { class: "quiet" }, `Only the first ${data.tokens.length} tokens are read.`),
-    region("Bits at each depth", facts), h("div", { class: "bar" },
+    facts, h("div", { class: "bar" },
       field("In each cell", cell), data.tokens.length > ROWS && [earlier, later]), stage,
   ]);
   show(from());
@@ -78,9 +74,8 @@ export async function curveView(place, page, signal) {
     page.again();
   } });
   const steps = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256].filter((t) => t < data.back).concat(data.back);
-  const cell = (share) => h("td", { class: "r" }, share == null ? "–" : +share.toPrecision(3));
-  const rows = [data.whole, ...data.parts].map((one) => h("tr", {}, h("td", {}, one.name), h("td", {}, one.summary),
-    steps.map((t) => cell(one.shares[t]))));
+  const rows = [data.whole, ...data.parts].map((one) => [one.name, one.summary,
+    ...steps.map((t) => (one.shares[t] == null ? "–" : +one.shares[t].toPrecision(3)))]);
   const deep = data.layers.length > 0;
   const chart = new Chart("Gradient flow");
   replace(place, [
@@ -92,15 +87,9 @@ export async function curveView(place, page, signal) {
     chart.element,
     h("p", { class: "quiet" }, "× 0.9, × 1 and × 1.1 are theory: linear networks with an orthogonal matrix times that. "
       + `Means over ${data.losses} predictions in ${data.tokens} tokens${data.truncated ? ", the first of the text" : ""}.`),
-    region("The gradient in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "by"),
-      h("th", {}, "the gradient"), steps.map((t) => h("th", { class: "r" }, `t = ${t}`)))), h("tbody", {}, rows))),
-    deep && [
-      h("h2", {}, "By depth"),
-      region("The gradient at each depth", h("table", {},
-        h("thead", {}, h("tr", {}, h("th", {}, "stream after"), h("th", { class: "r" }, "norm"))),
-        h("tbody", {}, data.layers.map((norm, n) => h("tr", {}, h("td", {}, n ? `layer ${n}` : "embedding"),
-          h("td", { class: "r" }, +norm.toPrecision(3))))))),
-    ],
+    plainTable("The gradient in numbers", ["by", "the gradient", ...steps.map((t) => `t = ${t}`)], rows, (i) => i > 1),
+    deep && [h("h2", {}, "By depth"), plainTable("The gradient at each depth", ["stream after", "norm"],
+      data.layers.map((norm, n) => [n ? `layer ${n}` : "embedding", +norm.toPrecision(3)]))],
   ]);
   chart.draw({ series, x: "steps back", y: "gradient norm, relative", logY: true });
 }
@@ -119,12 +108,10 @@ export async function maskedView(place, page, signal) {
     h("p", {}, "Filled in: ", h("b", {}, data.filled)),
     data.places.map((guesses, n) => [
       data.places.length > 1 && h("h3", {}, `[MASK] ${n + 1}`),
-      h("table", {},
-        h("thead", {}, h("tr", {}, h("th", {}, "token"), h("th", { class: "r" }, "probability"), h("th", {}))),
-        h("tbody", {}, guesses.map((one) => h("tr", {}, h("td", { class: "mono" }, one.token),
-          h("td", { class: "r" }, percent(one.probability)),
-          h("td", {}, h("span", { class: "giving", "aria-hidden": "true" },
-            h("span", { style: { width: `${100 * one.probability}%` } }))))))),
+      plainTable(`Guesses for [MASK] ${n + 1}`, ["token", "probability", ""], guesses.map((one) => [
+        h("span", { class: "mono" }, one.token), percent(one.probability),
+        h("span", { class: "giving", "aria-hidden": "true" }, h("span", { style: { width: `${100 * one.probability}%` } })),
+      ]), (i) => i === 1),
     ]),
   ]);
 }

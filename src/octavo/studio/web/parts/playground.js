@@ -1,7 +1,7 @@
 // Exercises with sliders: the figure changes while they move.
 
 import { get, post } from "/web/api.js";
-import { field, h, latest, replace } from "/web/dom.js";
+import { choice, field, h, latest, replace } from "/web/dom.js";
 import { addressOf, remember } from "/web/main.js";
 import { Chart } from "/web/parts/chart.js";
 import { plain } from "/web/parts/numbers.js";
@@ -47,10 +47,10 @@ export async function showPlayground(place, params, signal) {
     replace(controls, [h("p", {}, h("a", { href: exercise }, "The exercise, with its answer")), made]);
     compute();
   };
-  const list = h("select", { "aria-label": "What to try", onchange: () => {
-    play = plays.find((one) => one.name === list.value);
+  const list = choice(plays.map((one) => [one.name, one.title]), play.name, (name) => {
+    play = plays.find((one) => one.name === name);
     open(null);
-  } }, plays.map((one) => h("option", { value: one.name, selected: one === play }, one.title)));
+  }, { "aria-label": "What to try" });
   replace(place, [h("div", { class: "bar" }, field("What to try", list)),
     h("div", { class: "side play" }, controls, output)]);
   open(params);
@@ -78,8 +78,10 @@ function control(one, value, changed) {
 
 function option(one, value, changed) {
   const hint = h("small", {}, one.options[value]);
-  const list = h("select", { onchange: () => { hint.textContent = one.options[list.value]; changed(list.value); } },
-    Object.keys(one.options).map((name) => h("option", { value: name, selected: name === value }, name)));
+  const list = choice(Object.keys(one.options).map((name) => [name]), value, (name) => {
+    hint.textContent = one.options[name];
+    changed(name);
+  });
   return h("label", { class: "field wide" }, h("span", {}, one.label), list, hint);
 }
 

@@ -1,7 +1,7 @@
 // The details of one run, or of two side by side: settings, results, and their training curves in one chart.
 
 import { get } from "/web/api.js";
-import { field, h, latest, replace } from "/web/dom.js";
+import { choice, field, h, latest, replace } from "/web/dom.js";
 import { Chart } from "/web/parts/chart.js";
 import { RunCurve, kindsOf } from "/web/parts/run_curve.js";
 import { plain } from "/web/parts/numbers.js";
@@ -17,11 +17,9 @@ export function axisControls(curves, view, onchange) {
     });
     return h("label", { class: "ticked" }, input, ` ${label}`);
   };
-  const axis = h("select", { "aria-label": "x axis", onchange: () => onchange({ ...view, x: axis.value }) },
-    Object.entries(AXES).map(([name, label]) => h("option", { value: name, selected: name === view.x }, label)));
+  const axis = choice(Object.entries(AXES), view.x, (x) => onchange({ ...view, x }), { "aria-label": "x axis" });
   const kinds = kindsOf(curves);
-  const measure = h("select", { "aria-label": "y axis", onchange: () => onchange({ ...view, y: measure.value }) },
-    kinds.map(({ y }) => h("option", { value: y, selected: y === view.y }, y)));
+  const measure = choice(kinds.map(({ y }) => [y]), view.y, (y) => onchange({ ...view, y }), { "aria-label": "y axis" });
   return h("div", { class: "bar" }, field("x axis", axis), kinds.length > 1 && field("y axis", measure),
     box("logX", "logarithmic x"), box("logY", "logarithmic y"));
 }

@@ -3,13 +3,13 @@
 import { post } from "/web/api.js";
 import { h, replace } from "/web/dom.js";
 import { heat } from "/web/parts/colours.js";
+import { columns, scrolled } from "/web/parts/table.js";
 import { tokenRow } from "/web/parts/token_picker.js";
 
 const TINTS = ["--series0", "--series1", "--series2", "--series3"];
 
 const tint = (part) => ({ background: `color-mix(in srgb, var(${TINTS[part % TINTS.length]}) 30%, var(--paper))` });
 const shade = (share) => ({ background: heat(share) });
-const region = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
 
 export async function tableView(place, page, signal) {
   const { run, text, view } = page.settings;
@@ -37,7 +37,6 @@ export async function tableView(place, page, signal) {
 
 function detail(data, n) {
   const { title, rows, shares, notes } = data.details[n];
-  const right = (i) => (i > 0 ? "r" : "mono");
   const bar = (k) => h("span", { class: "giving", "aria-hidden": "true" }, h("span", { style: {
     width: `${100 * Math.max(0, Math.min(1, shares[k] ?? 0))}%`,
     background: `var(${data.parts.length ? TINTS[k % TINTS.length] : "--main"})`,
@@ -45,10 +44,9 @@ function detail(data, n) {
   return [
     h("h2", {}, title.startsWith("“") ? title : `“${data.tokens[n]}”: ${title}`),
     notes.map((note) => h("p", {}, note)),
-    rows.length > 0 && region("The token's table", h("table", {},
-      h("thead", {}, h("tr", {}, data.columns.map((name, i) => h("th", { class: right(i) }, name)), h("th", {}))),
-      h("tbody", {}, rows.map((cells, k) => h("tr", { class: cells[0] === "p" ? "total" : "" },
-        cells.map((cell, i) => h("td", { class: right(i) }, cell)), h("td", {}, shares[k] > 0 && bar(k))))))),
+    rows.length > 0 && scrolled("The token's table", null, columns([...data.columns, ""], (i) => i > 0),
+      rows.map((cells, k) => h("tr", { class: cells[0] === "p" ? "total" : "" },
+        cells.map((cell, i) => h("td", { class: i > 0 ? "r" : "mono" }, cell)), h("td", {}, shares[k] > 0 && bar(k))))),
     data.outro && h("p", { class: "quiet" }, data.outro),
   ];
 }

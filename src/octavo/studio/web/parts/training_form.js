@@ -1,7 +1,7 @@
 // The form that starts a training run.
 
 import { ApiError, get, post, upload } from "/web/api.js";
-import { errorMessage, field, h, replace } from "/web/dom.js";
+import { choice, errorMessage, field, h, replace } from "/web/dom.js";
 import { bytes } from "/web/parts/numbers.js";
 
 /** Asks for a model, its settings, a text and a name; `on` has model(name) and started(training). */
@@ -14,8 +14,7 @@ class Form {
   constructor(forms, names, model, on, signal) {
     Object.assign(this, { forms, names, on, signal, inputs: new Map() });
     this.form = forms.models.find((one) => one.model === model) ?? forms.models.find((one) => one.model === "gru");
-    this.model = h("select", { name: "model", onchange: () => this.#change() }, forms.models.map((one) =>
-      h("option", { value: one.model, selected: one.model === this.form.model }, one.model)));
+    this.model = choice(forms.models.map((one) => [one.model]), this.form.model, () => this.#change(), { name: "model" });
     this.about = h("small", {});
     this.text = h("select", { name: "corpus", onchange: () => this.#describe() });
     this.aboutText = h("small", {});
@@ -33,28 +32,31 @@ class Form {
     this.others = h("div", { class: "fields" });
     this.wrong = h("div", { "aria-live": "polite" });
     this.start = h("button", { class: "main" }, "Start training");
-    this.#texts(forms.texts[0]?.name);
+    this.upload = field("Or upload a text file", this.file,
+      `plain UTF-8 text, ${bytes(forms.max_bytes)} at most; stored in texts/`);
     this.#fields();
     this.element = h("form", { class: "train", onsubmit: (event) => this.#submit(event) },
       h("div", { class: "fields" },
         h("label", { class: "field" }, h("span", {}, "Model"), this.model, this.about),
-        h("label", { class: "field" }, h("span", {}, "Text to train on"), this.text, this.aboutText),
-        field("Or upload a text file", this.file, `plain UTF-8 text, ${bytes(forms.max_bytes)} at most; stored in texts/`),
+        h("label", { class: "field" }, h("span", {}, "Data to train on"), this.text, this.aboutText), this.upload,
         field("Name of the run", this.name), this.budget),
       this.mains, h("details", {}, h("summary", {}, "More settings"), this.others),
       h("div", { class: "bar" }, this.start), this.wrong);
   }
 
+  /** The data that the model's task can be trained on. */
   #texts(chosen) {
-    replace(this.text, this.forms.texts.map((one) =>
-      h("option", { value: one.name, selected: one.name === chosen }, `${one.name} (${bytes(one.bytes)})`)));
-    this.start.disabled = !this.forms.texts.length;
+    const texts = this.forms.texts.filter((one) => one.tasks.includes(this.form.task));
+    replace(this.text, texts.map((one) => h("option", { value: one.name, selected: one.name === chosen },
+      one.bytes == null ? one.name : `${one.name} (${bytes(one.bytes)})`)));
+    this.start.disabled = !texts.length;
+    this.upload.hidden = !this.forms.file_tasks.includes(this.form.task);
     this.#describe();
   }
 
   #describe() {
     const text = this.forms.texts.find((one) => one.name === this.text.value);
-    replace(this.aboutText, text?.description ?? "there is none on this machine yet; upload one");
+    replace(this.aboutText, text?.description ?? "there are none on this machine yet");
   }
 
   #change() {
@@ -69,6 +71,7 @@ class Form {
     replace(this.mains, made.filter(([one]) => one.main).map(([, element]) => element));
     replace(this.others, made.filter(([one]) => !one.main).map(([, element]) => element));
     replace(this.about, this.form.description);
+    this.#texts(this.text.value);
     this.budget.hidden = !this.form.has_budget;
     this.seconds.disabled = !this.form.has_budget;
     if (!this.named) this.name.value = this.#free();
@@ -76,7 +79,7 @@ class Form {
 
   #field(setting) {
     const input = setting.kind === "choice"
-      ? h("select", {}, setting.choices.map((one) => h("option", { value: one, selected: one === setting.default }, one)))
+      ? choice(setting.choices.map((one) => [one]), setting.default, () => {})
       : h("input", {
         type: "number", min: setting.min, max: setting.max, step: setting.kind === "integer" ? 1 : "any",
         value: setting.default ?? "", placeholder: setting.default == null ? "automatic" : null,

@@ -8,75 +8,76 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
-
-import torch
+from functools import cached_property
+from typing import Any, ClassVar
 
 from octavo.datasets.questions import Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
-from octavo.scoring.answers import answered, exact_match
-from octavo.tasks.run import Run, load
+from octavo.scoring.metrics import answered, exact_match
+from octavo.tasks.run import Run
 from octavo.text.question_tokens import mark_of
 
 MAX_REPEATED_QUESTIONS = 500  # of those learnt in finetuning
 MAX_MISTAKES = 10  # that are kept, the surest first
 
 
-@dataclass
-class Oracle:
-    """A run together with what it needs to answer: how questions are framed."""
+@dataclass(repr=False)
+class FactsRun(Run):
+    """A language model that was taught to answer questions."""
 
-    run: Run
+    task: ClassVar[str] = "facts"
     model: GPT
-    frame: Frame
+
+    @cached_property
+    def frame(self) -> Frame:
+        """How questions are framed."""
+        facts = self.record.get("facts")
+        frame = facts.get("frame") if isinstance(facts, Mapping) else None
+        if not isinstance(frame, list) or len(frame) != 2 or not all(isinstance(part, str) for part in frame):
+            where = self.path or self.name
+            raise UserError(f"{where} is damaged: facts.frame must be two strings; train the run again")
+        return Frame(*frame)
 
     def answer(self, questions: Sequence[str], beam: int = 1) -> list[Answer]:
         """The model's own answers, each with its confidence."""
-        return answer_questions(self.model, self.run.tokenizer, questions, beam, self.model.config.context)
+        return answer_questions(self.model, self.tokenizer, questions, beam, self.model.config.context)
 
-    def to(self, device: torch.device) -> Oracle:
-        self.model.to(device)
-        return self
+    def right_share(self, pairs: Sequence[Pair]) -> float:
+        """The share of the questions that are answered exactly."""
+        said = zip(self.answer([pair.question for pair in pairs]), pairs, strict=True)
+        return sum(exact_match(one.text, pair.answer) for one, pair in said) / len(pairs)
 
 
-def oracle_of(run: Run, unfinished: bool = False) -> Oracle:
-    """The run as one that answers questions; any other is refused, and, unless asked for, an unfinished one."""
-    facts = run.record.get("facts")
-    if not isinstance(facts, Mapping):
+def answering_run(run: Run) -> FactsRun:
+    """The run as one that answers questions; any other, and an unfinished one, is refused."""
+    if not isinstance(run, FactsRun):
         raise UserError(
             f"{run.path or run.name} was not trained to answer questions; train one with octavo train facts birthplaces"
         )
-    if run.unfinished and not unfinished:
+    if run.unfinished:
         raise UserError(f"{run.path or run.name} is not trained to its end; go on with: octavo resume {run.path}")
-    frame = facts.get("frame")
-    if not isinstance(frame, list) or len(frame) != 2 or not all(isinstance(part, str) for part in frame):
-        raise UserError(f"{run.path or run.name} is damaged: facts.frame must be two strings; train the run again")
+    assert run.frame
     mark_of(run.tokenizer)
-    return Oracle(run, cast(GPT, run.model), Frame(*frame))
-
-
-def load_oracle(path: str | Path) -> Oracle:
-    """The run in a folder, as one that answers questions."""
-    return oracle_of(load(path))
+    return run
 
 
 # ---------------------------------------------------------------------- measuring
 
 
-def measure(oracle: Oracle, known: Knowledge, pretrained: bool, beam: int = 1) -> dict[str, Any]:
+def measure(run: FactsRun, known: Knowledge, pretrained: bool, beam: int = 1) -> dict[str, Any]:
     """Exact match on the questions kept back, always the commonest answer beside it, and all of it by group."""
     groups = known.groups(pretrained, MAX_REPEATED_QUESTIONS)
     asked = list(dict.fromkeys([*known.dev, *(pair for some in groups.values() for pair in some)]))
-    said = dict(zip(asked, oracle.answer([pair.question for pair in asked], beam), strict=True))
-    dev = known.dev
+    said = dict(zip(asked, run.answer([pair.question for pair in asked], beam), strict=True))
+    dev, common = known.dev, known.commonest
     wrong = sorted((pair for pair in dev if not exact_match(said[pair].text, pair.answer)),
                    key=lambda pair: -said[pair].confidence)  # fmt: skip
+    share = sum(exact_match(common, pair.answer) for pair in dev) / max(1, len(dev))
     return {
         **_judged(dev, said),
-        "commonest": {"answer": known.commonest, "exact_match": _share(dev, known.commonest)},
+        "commonest": {"answer": common, "exact_match": share},
         "groups": {name: _judged(some, said) for name, some in groups.items() if some},
         "surest_mistakes": [[pair.question, pair.answer, said[pair].text, said[pair].confidence]
                             for pair in wrong[:MAX_MISTAKES]],
@@ -86,7 +87,3 @@ def measure(oracle: Oracle, known: Knowledge, pretrained: bool, beam: int = 1) -
 def _judged(pairs: Sequence[Pair], said: Mapping[Pair, Answer]) -> dict[str, Any]:
     right_N = [exact_match(said[pair].text, pair.answer) for pair in pairs]
     return answered([said[pair].confidence for pair in pairs], right_N).to_json()
-
-
-def _share(pairs: Sequence[Pair], answer: str) -> float:
-    return sum(exact_match(answer, pair.answer) for pair in pairs) / max(1, len(pairs))
