@@ -127,7 +127,7 @@ SPARSE = Exercise(
     id="sparse-factors", title="Attention as a product of sparse matrices", figure=sparse_figure, where={},
     question="The attention weights are fixed, so a layer with H heads of width D/H is linear in the N D numbers of "
     "its tokens, `vec(X)`, with the rows of X end to end. Write its N D × N D matrix as a product: one factor "
-    "computes the values, one mixes the tokens, one is the output projection.",
+    "computes the values, one mixes the tokens, one is the output projection. ⊗ is the Kronecker product.",
     answer="Values: `kron(I, T(W_v))`, N equal blocks on the diagonal. Mixing: block (n, m) is diagonal, with the "
     "weight `a_n_m` of the entry's head; with one head it is `kron(A, I)`. Output: `kron(I, T(W_o))`. The factors "
     "have `N*D^2`{first}, `N^2*D`{second} and `N*D^2`{first} nonzero entries, made from only `H*N^2 + "
@@ -139,7 +139,7 @@ SPARSE = Exercise(
         Part("product", "The product of the three factors (output, mixing and values, from left to right) is the "
              "matrix of the whole layer.", Truth("true"), "numeric",
              product_is_layer, why="`kron(A, T(W)) = kron(A, I)*kron(I, T(W))`, since `kron(P, Q)*kron(R, S) = "
-             "kron(P*R, Q*S)`; with several heads each head's A acts on its own entries.",
+             "kron(P*R, Q*S)`; with several heads each head's `A` acts on its own entries.",
              wrong={"thought that a product of sparse matrices is sparse": False}),
         Part("order", "One head, no output projection, tokens as rows: which matrix maps `vec(X)` to `vec(A*X*W_v)`?",
              Choice("transposed", {"transposed": "`kron(A, T(W_v))`", "plain": "`kron(A, W_v)`",
