@@ -36,7 +36,7 @@ from octavo.exercises.framework.variants import student_variant
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
 
-Names = Annotated[Positional[tuple[str, ...]], arg(metavar="ID...")]
+Names = Annotated[Positional[tuple[str, ...]], arg(metavar="[ID...]")]
 File = Annotated[Positional[str], arg(metavar="FILE")]
 Folder = Annotated[Positional[str], arg(metavar="FOLDER")]
 
@@ -82,7 +82,7 @@ def moodle(
     Example: octavo exercises moodle "Recurrent networks" --variants 5
 
     Args:
-        names: Exercises or topics; all exercises if none is named.
+        names: Exercises, topics or sources (bishop); all exercises if none is named.
         out: The file to write.
         variants: Questions with other numbers for each formula, in a category of their own, to draw one at random.
         seed: The seed of those numbers.
@@ -100,7 +100,7 @@ def canvas(
     Example: octavo exercises canvas score-scale --title "Week 1"
 
     Args:
-        names: Exercises or topics; all exercises if none is named.
+        names: Exercises, topics or sources (bishop); all exercises if none is named.
         out: The file to write.
         title: The title of the quiz.
         variants: Questions with other numbers for each formula.
@@ -118,7 +118,7 @@ def notebook(
     Example: octavo exercises notebook "Attention and softmax" --layout otter
 
     Args:
-        names: Exercises or topics; all exercises if none is named.
+        names: Exercises, topics or sources (bishop); all exercises if none is named.
         out: The folder to write into.
         layout: plain checks answers without marks; otter adds the tests of Otter-Grader; nbgrader writes its source.
         folder: A folder with your own exercises.
@@ -146,11 +146,11 @@ def sheet(
     Example: octavo exercises sheet score-scale softmax-range --out week1.pdf
 
     Args:
-        names: Exercises or topics; all exercises if none is named.
+        names: Exercises, topics or sources (bishop); all exercises if none is named.
         out: The page (.html) or the PDF (.pdf) to write.
         title: The title of the sheet.
-        student: Whose sheet it is; with --seed, with the numbers of that student.
-        seed: Draw other numbers for every student from this seed.
+        student: The student whose sheet it is; with --seed, with the numbers of that student.
+        seed: Draw individual numbers for each student from this seed.
         folder: A folder with your own exercises.
     """
     exercises = variants_of(select_exercises(names, folder), student, seed)

@@ -31,7 +31,7 @@ from octavo.io.progress import progress
 from octavo.pages.sections import render_page, section
 
 Name = Annotated[Positional[str], arg(metavar="ID")]
-Names = Annotated[Positional[tuple[str, ...]], arg(metavar="ID...")]
+Names = Annotated[Positional[tuple[str, ...]], arg(metavar="[ID...]")]
 MAX_WIDTH = 100  # characters of a line of prose
 VERDICTS = {"true": "true", "false": "false", "nearly": "nearly true"}
 
@@ -108,7 +108,7 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
     Example: octavo exercises show softmax-range --answer
 
     Args:
-        name: The exercise, or a topic for all its exercises.
+        name: The exercise; a topic or a source stands for all its exercises.
         answer: Show the answers too.
         folder: A folder with your own exercises.
         json: Print JSON.
@@ -204,7 +204,7 @@ def check(names: Names = (), full: bool = False, folder: str | None = None, json
     Example: octavo exercises check softmax-range
 
     Args:
-        names: Exercises or topics; all exercises if none is named.
+        names: Exercises, topics or sources (bishop); all exercises if none is named.
         full: Use the full settings of exercises that train or sample, which takes minutes.
         folder: A folder with your own exercises.
         json: Print JSON.
@@ -248,10 +248,10 @@ def template(
     Example: octavo exercises template softmax-range --out answers.toml
 
     Args:
-        names: Exercises or topics; all exercises if none is named.
+        names: Exercises, topics or sources (bishop); all exercises if none is named.
         out: The file to write; - for standard output.
-        student: Whose answer file it is; with --seed, with the numbers of that student.
-        seed: Draw other numbers for every student from this seed.
+        student: The student whose file it is; with --seed, with the numbers of that student.
+        seed: Draw individual numbers for each student from this seed.
         folder: A folder with your own exercises.
     """
     text = answer_template(variants_of(select_exercises(names, folder), student, seed))
@@ -271,7 +271,7 @@ def book(names: Names = (), out: str = "exercises.html", quick: bool = False, fo
     Example: octavo exercises book --out exercises.html
 
     Args:
-        names: Exercises or topics; all exercises if none is named.
+        names: Exercises, topics or sources (bishop); all exercises if none is named.
         out: The page to write.
         quick: Leave out the evidence, which takes time to compute.
         folder: A folder with your own exercises.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from octavo.exercises.framework.formula import BINDING, RELATIONS, Node, parse
-from octavo.pages.markup import element, join
+from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.markup import text as markup
 
 GREEK = dict(zip(
@@ -58,14 +58,15 @@ def inline_as_html(text: str) -> Markup:
     for formula, words in zip(rest[::2], rest[1::2], strict=True):
         *before, last = _pieces(parse(formula, None))
         parts += [*before, _with_sign(last, _words(words))]
-    return join(*parts)
+    return NOTHING.join(parts)
 
 
 def _words(prose: str) -> Markup:
     """Prose without formulas; single letters are symbols and look as in formulas."""
     first, *rest = SYMBOL.split(prose)
     pairs = zip(rest[::2], rest[1::2], strict=True)
-    return join(markup(first), *(_with_sign(_drawn(_letter_math(symbol)), words) for symbol, words in pairs))
+    drawn = (_with_sign(_drawn(_letter_math(symbol)), words) for symbol, words in pairs)
+    return NOTHING.join([markup(first), *drawn])
 
 
 def _with_sign(formula: Markup, words: str) -> Markup:
@@ -129,6 +130,7 @@ def _text(node: Node) -> str:
                 return _text_tight(inside[0]) + raised.translate(SUPERSCRIPT)
             return f"{_text_tight(inside[0])}^{_text_tight(inside[1])}"
         case "*":
+            inside = tuple(map(_factor, inside))
             dot = " · " if _starts_with_number(inside[1]) else " "
             right = f"({_text(inside[1])})" if inside[1].kind == "sign" else _text(inside[1])
             return _text(inside[0]) + dot + right
@@ -181,6 +183,7 @@ def _math(node: Node) -> Markup:
         case "/":
             return _over("mfrac", _math(_bare(inside[0])), _math(_bare(inside[1])))
         case "*":
+            inside = tuple(map(_factor, inside))
             times = "·" if _starts_with_number(inside[1]) else INVISIBLE_TIMES
             return _math(inside[0]) + _operator(times) + _math(inside[1])
     return _math(inside[0]) + _operator(SIGNS.get(node.kind, node.kind)) + _math(inside[1])
@@ -229,6 +232,11 @@ MATH_CALLS: dict[str, Callable[[Node], Markup]] = {
     "d": lambda node: _over("mfrac", *(_operator("∂") + _math_tight(one) for one in node.inside[:2])),
     "list": _list,
 }  # fmt: skip
+
+
+def _factor(node: Node) -> Node:
+    """A factor of a product, with brackets around a Kronecker product."""
+    return Node("()", "", (node,)) if node.kind == "call" and node.text == "kron" else node
 
 
 def _bare(node: Node) -> Node:

@@ -220,15 +220,15 @@ MATRIX = Exercise(
            "all": lambda N, D: _matrix(N, D)[0].numel(), "filled": lambda N, D: int(_matrix(N, D)[0].count_nonzero()),
            "fraction": lambda all, filled: filled / all, "a": np.array([[0.2, 0.3], [0.5, 0.6]]),
            "described": lambda N, D: sum(one.numel() for one in matrix_with_values(N, D)[:2])},
-    question="With fixed attention weights A, attention `Y = A*X` of N tokens of width D is a linear layer on all N D "
-    "numbers. What is its N D × N D matrix?",
+    question="With fixed attention weights `A`, attention `Y = A*X` of N tokens of width D is a linear layer on all N "
+    "D numbers. What is its N D × N D matrix? ⊗ is the Kronecker product.",
     answer="It is `kron(A, I)`: block (n, m) is `a_n_m*I`. Of `N^2*D^2`{all} entries only `N^2*D`{entries} can be "
     "nonzero, a fraction of `1/D`{fraction}, and each of the `N^2`{different} weights occurs D times. A value matrix "
     "makes every block `a_n_m*T(W_v)` and the whole `kron(A, T(W_v))`: no longer sparse, but still one D × D matrix "
     "shared by all pairs of tokens.",
     parts=[
         Part("block", "What is the block from token m to token n?", Choice("identity", {"identity": "`a_n_m*I`",
-             "full": "`a_n_m` in every entry", "map": "the matrix A itself"}), "numeric", which_block,
+             "full": "`a_n_m` in every entry", "map": "the matrix `A` itself"}), "numeric", which_block,
              why="Each of the D entries of `y_n` depends on the same entry of `x_m`, all with the same weight."),
         Part("entries", "How many entries can be nonzero?", Formula("N^2*D", IN_ND), "counted",
              tabulated("N D", [(2, 3), (4, 3), (5, 8), (7, 1)],

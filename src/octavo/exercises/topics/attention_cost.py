@@ -85,12 +85,14 @@ NEW_TOKEN = Exercise(
         Series("with a KV cache", [(n, CAUSAL.pairs(n, n)) for n in (2**i for i in range(13))])],
         "Query-key pairs for generating N tokens one by one.", ("tokens N", "pairs"), True, True),
     parts=[
-        Part("changes", "Appending a token changes no earlier output.", Truth("nearly", Choice("causal", {
+        Part("changes", "In attention of any kind, appending a token changes no earlier "
+             "output.", Truth("nearly", Choice("causal", {
              "single": "there is only one layer", "causal": "attention is causal: no token attends to a later one",
              "local": "tokens attend only to their neighbours, on both sides"})), "numeric", earlier_outputs_unchanged,
              why="Row t of the attention weights covers `s <= t`; the new column is masked in all rows but the last.",
              wrong={"assumed a causal mask": True}),
-        Part("kept", "In a network with several layers, the keys and values of earlier tokens can be cached.",
+        Part("kept", "In a network with several layers and attention of any kind, the keys and values of earlier "
+             "tokens can be cached.",
              Truth("nearly", Choice("causal", {"last": "the last layer is causal", "causal": "every layer is causal",
              "local": "tokens attend only to their neighbours, on both sides"})), "numeric", cached_keys_valid,
              why="The keys of the first layer depend on one token each, but those of the second on all tokens attended "

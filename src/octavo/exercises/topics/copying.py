@@ -253,8 +253,8 @@ def some_map_works() -> Finding:
 
 PROJECTOR = Exercise(
     id="projector-from-sum", title="A map that recovers one of two summed vectors",
-    question="`v_a` lies in the span of the orthonormal columns of A, `v_b` in the span of the orthonormal columns of "
-    "B. Only the sum `v_a + v_b` is known.",
+    question="`v_a` lies in the span of the orthonormal columns of `A`, `v_b` in the span of the orthonormal columns "
+    "of `B`. Only the sum `v_a + v_b` is known.",
     where={"A": np.eye(5)[:, :2], "B": np.eye(5)[:, 2:4], "I": np.eye(2), "c": (0.1, 0.5, 0.9),
            "a": np.array([1.0, 0.0]), "u": lambda c: np.array([1.0, -c / math.sqrt(1 - c * c)])},
     answer="If the two subspaces are orthogonal, `M = A*T(A)` works: `T(A)*A = I` keeps `v_a`, `T(A)*B = 0` removes "
@@ -268,15 +268,16 @@ PROJECTOR = Exercise(
         "oblique one lets nothing through, but amplifies noise.", ("cosine c", "factor"), log_y=True),
     parts=[
         Part("projector", "`M = A*T(A)` recovers `v_a` from the sum.",
-             Truth("nearly", Choice("orthogonal", {"independent": "the subspaces of A and B have only zero in common",
-             "orthogonal": "the subspaces of A and B are orthogonal", "equal":
-             "A and B have the same number of columns"})),
+             Truth("nearly", Choice("orthogonal", {"independent": "the subspaces of `A` and `B` have only zero in "
+                  "common",
+             "orthogonal": "the subspaces of `A` and `B` are orthogonal", "equal":
+             "`A` and `B` have the same number of columns"})),
              "numeric", projector_works,
              why="`A*T(A)*v_b` is zero for every `v_b` only if `T(A)*B = 0`.",
              wrong={"mistook different subspaces for orthogonal ones": True}),
-        Part("error", "A and B are single unit vectors with cosine c between zero and one, and `v_b` has norm L. What "
-             "is the norm of the error of `A*T(A)`?", Formula("c*L", {"c": "share", "L": "positive"}), "numeric",
-             projector_error, why="`v_a` is unchanged; `v_b` contributes its projection on a, of norm `c*L`.",
+        Part("error", "`A` and `B` are single unit vectors with cosine c between zero and one, and `v_b` has norm L. "
+             "What is the norm of the error of `A*T(A)`?", Formula("c*L", {"c": "share", "L": "positive"}), "numeric",
+             projector_error, why="`v_a` is unchanged; `v_b` contributes its projection on `a`, of norm `c*L`.",
              wrong={"used the remainder of v_b, not its projection":
                         ("sqrt(1 - c^2)*L", lambda c, L: L * mpmath.sin(mpmath.acos(c))),
                     "squared the cosine": ("c^2*L", lambda c, L: c * (c * L))}),
@@ -289,7 +290,7 @@ PROJECTOR = Exercise(
              Truth("nearly", Choice("independent", {"equal": "the two subspaces have the same dimension",
              "small": "together they have fewer dimensions than the space",
              "independent": "the two subspaces have only zero in common"})), "numeric", some_map_works,
-             why="The columns of A and B together must be independent; then the coordinates of the sum are unique.",
+             why="The columns of `A` and `B` together must be independent; then the coordinates of the sum are unique.",
              wrong={"forgot that subspaces can share a direction": True}),
     ])  # fmt: skip
 

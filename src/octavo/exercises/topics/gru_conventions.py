@@ -144,7 +144,7 @@ CONVENTIONS = Exercise(
         Part("negated", "Negating the weights and the bias of the update gate turns one convention into the other.",
              Truth("true"), "numeric", negated_weights, why="`sigma(-x) = 1 - sigma(x)`.",
              wrong={"thought that they are different models": False}),
-        Part("library", "What is z the share of in PyTorch's GRU?",
+        Part("library", "In PyTorch's GRU, of what is z the share?",
              Choice("state", {"state": "the old state: second convention", "candidate":
                               "the candidate: first convention"}), "numeric", library_convention,
              why="With z at one, it returns the old state."),

@@ -55,9 +55,9 @@ ENCODING = Exercise(
     where={"base": BASE, "place": ENTRY[0], "width": ENTRY[1],
            "ratio": lambda d, base: 1 / mpmath.mpf(base) ** (mpmath.mpf(2) / d), "shortest": lambda: 2 * math.pi,
            "longest": lambda base: 2 * math.pi * base},
-    question="The encoding of a position has d entries, in pairs with frequencies w: the sine of `w*position`, then "
-    "its cosine. The first pair has frequency one, and each further pair has `10000^(-2/d)`{ratio} times that of the "
-    "one before. It is added to the embedding of the token.",
+    question="The encoding of a position has d entries, in pairs with frequencies w: the sine of w times the position, "
+    "then its cosine. The first pair has frequency one, and each further pair has `10000^(-2/d)`{ratio} times that of "
+    "the one before. It is added to the embedding of the token.",
     answer="Each pair of entries is a clock hand with its own wavelength, from `2*pi`{shortest} positions for the "
     "first pair to `2*pi*10000^((d-2)/d)`{wavelength} for the last, nearly `2*pi*10000`{longest}. Without something "
     "of this kind a transformer without a mask could not tell one order of its tokens from another.",

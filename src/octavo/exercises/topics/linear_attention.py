@@ -94,8 +94,8 @@ def enough_features() -> Finding:
 LINEAR = Exercise(
     id="linear-attention", title="Linear attention: its algebra and its exact cost",
     question="The exponential `exp(dot(q, k))` is replaced by `dot(phi(q), phi(k))` with F positive features. There "
-    "are N tokens and values of size D. Count the multiplications and additions of matrix products; computing the "
-    "features is not counted.",
+    "are N tokens and values of size D; Q and K are the matrices of features, V is that of the values. Count the "
+    "multiplications and additions of matrix products; computing the features is not counted.",
     where={"N": (5, 64, 100), "D": (3, 16, 64), "F": (2, 32, 8), "softmax_cost": lambda N, D: count_attention_flops(N,
         N, D),
            "weights": lambda N, F: count_flops(lambda: meta(N, F) @ meta(F, N)),

@@ -239,7 +239,8 @@ ALIVE = Exercise(
     figure=lambda: lines([Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
         "The gradient along the cell.", ("steps back", "derivative"), log_y=True),
     parts=[
-        Part("term", "Which factor is multiplied at each step?", Choice("forget", {"forget": "the forget gate",
+        Part("term", "By which factor is the derivative multiplied at each step?", Choice("forget", {"forget": "the "
+             "forget gate",
              "input": "the input gate", "output": "the output gate", "tanh": "the slope of tanh"}), "autograd",
              alive_term, why="`d(c_t, c_old) = f_t`; the other term does not contain c."),
         Part("near-one", "f = 0.99{gate} at each of 100{steps} steps. What is the "

@@ -185,7 +185,8 @@ TABLES = Exercise(
              lambda: table_entries(True), why="Each of the `V^(n - 1)`{rows} rows sums to one.",
              wrong={"forgot that rows sum to one": ("V^n", lambda V, n: math.prod([V] * n)),
                     "normalized only the whole table": ("V^n - 1", lambda V, n: math.prod([V] * n) - 1)}),
-        Part("trigram", "How many entries for 10,000{size} tokens and n = 3{order}?", Number(10**12, rel=0), "exact",
+        Part("trigram", "How many entries are there for 10,000{size} tokens and n = "
+             "3{order}?", Number(10**12, rel=0), "exact",
              lambda: Finding(math.prod([VOCABULARY] * ORDER), "multiplied"),
              why="`10000^3`{}: each of 10,000{size} tokens after every pair of tokens.",
              wrong={"used the bigram table": (10**8, lambda: VOCABULARY * VOCABULARY),
@@ -269,7 +270,7 @@ CONDITIONALS = Exercise(
     figure=lambda: lines([Series("sum of the row", [(n, (n - 1) / n) for n in range(1, 21)])],
         "The sum of the probabilities after the last context, by how often it occurs.", ("occurrences n", "sum")),
     parts=[
-        Part("naive", "Text: a b a b a. What is the sum over w of count(a w)/count(a)?", Number("2/3"), "exact",
+        Part("naive", "The text is a b a b a. What is the sum over w of count(a w)/count(a)?", Number("2/3"), "exact",
              lambda: Finding(float(row_sums("ababa", 2, False)[("a",)]), "exact fractions"),
              why="ab occurs twice, a three times: the last a has no successor, but is counted in the denominator.",
              wrong={"assumed that it is a distribution": (1, lambda: float(row_sums("ababa", 2, True)[("a",)])),
@@ -284,11 +285,12 @@ CONDITIONALS = Exercise(
              "no-last": "the last `L - 1`{shorter} tokens are not counted as a context"})), "exact", sums_to_one,
              why="Only then is the count of a context the number of L-grams that start with it.",
              wrong={"forgot that the last context has no successor": True}),
-        Part("rows", "If it is counted, how many rows do not sum to one?", Number(1, rel=0), "exact", affected_rows,
+        Part("rows", "If the last context is counted, how many rows do not sum to "
+             "one?", Number(1, rel=0), "exact", affected_rows,
              why="Only the context that ends the text.",
              wrong={"thought that all are wrong": (27, lambda: len(set(product("abc", repeat=3)))),
                     "counted one for each token of the context": (3, lambda: len("abc"))}),
-        Part("lacks", "The last context occurs n times in all. What does its row sum to?",
+        Part("lacks", "The last context occurs n times in all, and all of them are counted. What does its row sum to?",
              Formula("(n - 1)/n", {"n": "whole"}), "exact", last_row, why="All but one of its n occurrences have a "
                   "successor.",
              wrong={"assumed that it is a distribution": ("1", lambda n: mpmath.mpf(n) / n),

@@ -189,7 +189,7 @@ COLUMNS = Exercise(
     question="Tokens are the columns of X, so `X*P` has them in another order. Self-attention is `Sa(X) = "
     "V*softmax(T(K)*Q)`, where the softmax runs down each column. Show that `Sa(X*P) = Sa(X)*P`.",
     answer="Keys, queries and values become `K*P`, `Q*P` and `V*P`, so the scores become `T(P)*T(K)*Q*P`: their rows "
-    "and columns are permuted, and so are those of the attention weights A. Then `V*P*T(P)*A*P = V*A*P`, because "
+    "and columns are permuted, and so are those of the attention weights `A`. Then `V*P*T(P)*A*P = V*A*P`, because "
     "`P*T(P) = I` meets between values and weights. Inside the scores P and its transpose do not meet: whoever "
     "cancels them there is left with `V*P*A`, which is not the permuted output.",
     parts=[

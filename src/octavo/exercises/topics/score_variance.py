@@ -182,8 +182,8 @@ SCALE = Exercise(
         Part("no-scaling", "Without scaling, the derivatives of the softmax vanish as d grows; with scores divided by "
              "`sqrt(d)`, they do not.", Truth("true"), "monte carlo", unscaled_vanishes,
              why="Unscaled scores differ by about `sqrt(d)`. The largest one gets all the weight, and "
-             "the derivatives, each of which has a weight and the sum of other weights as factors, go to zero. Then no "
-             "gradient reaches queries and keys.",
+             "the derivatives, each a product of two weights or of a weight and the sum of the others, go to zero. "
+             "Then no gradient reaches queries and keys.",
              wrong={"thought that the softmax normalizes its scores": False}),
     ])  # fmt: skip
 

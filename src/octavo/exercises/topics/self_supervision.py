@@ -235,22 +235,26 @@ SELF_LABELS = Exercise(
            "changed": replaced_labels(["a"], [0], ["b"])[1][0], "chosen": SHARES[0], "masked": SHARES[1], "random":
                SHARES[2]},
     id="labels-from-text", title="Generative or contrastive: four self-supervised tasks", figure=overlap_figure,
-    question="A text is corrupted, and the model must undo or detect it. In a generative task it predicts the missing "
-    "text, in a contrastive task it distinguishes real from corrupted text. Which tasks are which, and how are the "
-    "labels made?",
+    question="A text is corrupted, and the model must undo or detect the corruption. In a generative task it predicts "
+    "the missing text, in a contrastive task it distinguishes real from corrupted text. Which tasks are which, and how "
+    "are the labels made?",
     answer="Masked words are generative: the label is one of all words, and the labels restore the text. Next sentence "
     "is contrastive: the real continuation against a random one. Two more tasks that need no annotator: sentence order "
     "(two neighbours, half of the pairs swapped) and replaced tokens (some tokens resampled, each token classified); "
     "both are contrastive. What is learnt depends on how the corrupted examples are made: a sentence from another "
     "document can be recognized by its topic, two swapped neighbours cannot.",
     parts=[
-        _kind_part("words", "generative", "Words are masked, and the model must predict them.",
+        _kind_part("words", "generative", "Words are masked, and the model predicts them. Is this task generative or "
+             "contrastive?",
                    "There are as many possible labels as words, and the label is the original word."),
-        _kind_part("next", "contrastive", "Does the second sentence follow the first, or is it from elsewhere?",
+        _kind_part("next", "contrastive", "The model decides whether the second sentence follows the first or is from "
+             "elsewhere. Generative or contrastive?",
                    "The label says only whether the pair is real; the model never generates a sentence."),
-        _kind_part("order", "contrastive", "Two neighbouring sentences, swapped half of the time: are they in order?",
+        _kind_part("order", "contrastive", "Two neighbouring sentences are swapped half of the time, and the model "
+             "decides whether they are. Generative or contrastive?",
                    "The swapped pair is the corrupted one. Only the order differs."),
-        _kind_part("replaced", "contrastive", "Some tokens are replaced by others. For each token: was it replaced?",
+        _kind_part("replaced", "contrastive", "Some tokens are replaced by others, and the model decides for each "
+             "token whether it was. Generative or contrastive?",
                    "One binary label for every token, so every token gives a training signal, not only the masked "
                    "ones."),
         Part("make-order", "Write a generator for sentence order: for each pair of neighbours first [a, b, "
@@ -270,14 +274,14 @@ SELF_LABELS = Exercise(
              wrong={"labelled every sampled position, even if its token did not change": _every_sampled_position,
                     "swapped the two labels": _real_is_one}),
         Part("replaced-share", "A fraction r of the tokens is resampled from the text; two random tokens of it are "
-             "equal with probability c. Which fraction is labelled as replaced?",
+             "equal with probability c. What fraction is labelled as replaced?",
              Formula("r*(1 - c)", {"r": "share", "c": "share"}), "exact", replaced_share,
              why="Resampled, and not equal by chance.",
              wrong={"forgot that the sampled token may equal the original": ("r", lambda r: r * 1),
                     "gave the fraction that stays equal": ("r*c", lambda r, c: r - r * (1 - c)),
                     "left out the resampling": ("1 - c", lambda c: 1 - c)}),
         Part("masked-share", "15%{chosen} of the tokens are predicted; of these 80%{masked} are replaced by [MASK], "
-             "10%{random} by a random token, and 10%{random} are unchanged. Which fraction of all tokens is [MASK]?",
+             "10%{random} by a random token, and 10%{random} are unchanged. What fraction of all tokens is [MASK]?",
              Number(0.12), "exact", masked_share,
              why="`(15/100)*(8/10)`{}. The others are predicted too, so that the model must represent every token, "
              "not only [MASK].",

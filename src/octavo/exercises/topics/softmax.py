@@ -271,7 +271,7 @@ DERIVATIVES = Exercise(
              why="Subtract the largest score first, and compute `1 - a_i`{others} as the sum of the other weights.",
              wrong={"subtracted a from one and lost all digits": _jacobian_with_subtraction,
                     "forgot that the normalizing sum changes too": _jacobian_of_sigmoids}),
-        Part("largest", "What is the largest of the 25{count} in absolute value?",
+        Part("largest", "What is the largest of these 25{count} derivatives in absolute value?",
              Number("exp(-95)+exp(-99)+exp(-101)+exp(-103)"), "numeric", largest_derivative,
              why="It is `d(a_3, z_3) = a_3*(1 - a_3)`, and `a_3` is nearly one: `exp(-95) + exp(-99) + exp(-101) + "
              "exp(-103)`{}.",
@@ -282,7 +282,8 @@ DERIVATIVES = Exercise(
                     "gave the largest possible derivative": (0.25, lambda:
                         max(x / 64 * (1 - x / 64) for x in range(64))),
                     "used the largest weight": (1, lambda: max(torch.tensor(SCORES).softmax(-1).tolist()))}),
-        Part("smallest", "What is the smallest of the 25{count} in absolute value?", Number("exp(-204)"), "numeric",
+        Part("smallest", "What is the smallest of these 25{count} derivatives in absolute "
+             "value?", Number("exp(-204)"), "numeric",
              smallest_derivative,
              why="The two smallest weights belong to `list(-3, -1)`{lowest}: `exp(-103)*exp(-101)`{}. In float32 this "
              "underflows to zero.",

@@ -127,7 +127,7 @@ SPARSE = Exercise(
     id="sparse-factors", title="Attention as a product of sparse matrices", figure=sparse_figure, where={},
     question="The attention weights are fixed, so a layer with H heads of width D/H is linear in the N D numbers of "
     "its tokens, `vec(X)`, with the rows of X end to end. Write its N D × N D matrix as a product: one factor "
-    "computes the values, one mixes the tokens, one is the output projection.",
+    "computes the values, one mixes the tokens, one is the output projection. ⊗ is the Kronecker product.",
     answer="Values: `kron(I, T(W_v))`, N equal blocks on the diagonal. Mixing: block (n, m) is diagonal, with the "
     "weight `a_n_m` of the entry's head; with one head it is `kron(A, I)`. Output: `kron(I, T(W_o))`. The factors "
     "have `N*D^2`{first}, `N^2*D`{second} and `N*D^2`{first} nonzero entries, made from only `H*N^2 + "
@@ -136,20 +136,22 @@ SPARSE = Exercise(
     "matrices folded into one matrix for each head, two sparse factors are enough: one makes H copies of every "
     "token, the other mixes them. They have `H*N*D^2`{two-copies} and `H*N^2*D`{two-mixing} nonzero entries.",
     parts=[
-        Part("product", "Output times mixing times values is the whole layer.", Truth("true"), "numeric",
+        Part("product", "The product of the three factors (output, mixing and values, from left to right) is the "
+             "matrix of the whole layer.", Truth("true"), "numeric",
              product_is_layer, why="`kron(A, T(W)) = kron(A, I)*kron(I, T(W))`, since `kron(P, Q)*kron(R, S) = "
-             "kron(P*R, Q*S)`; with several heads each head's A acts on its own entries.",
+             "kron(P*R, Q*S)`; with several heads each head's `A` acts on its own entries.",
              wrong={"thought that a product of sparse matrices is sparse": False}),
         Part("order", "One head, no output projection, tokens as rows: which matrix maps `vec(X)` to `vec(A*X*W_v)`?",
              Choice("transposed", {"transposed": "`kron(A, T(W_v))`", "plain": "`kron(A, W_v)`",
                                    "swapped": "`kron(T(W_v), A)`"}), "numeric", which_transpose,
              why="Output entry (n, l) is the sum of `a_n_m*x_m_p*W_p_l`: block (n, m) has `a_n_m*W_p_l` in row l and "
              "column p."),
-        Part("first", "How many nonzero entries can the factor of the values have?", Formula("N*D^2", OF_LAYER),
+        Part("first", "How many nonzero entries can the value factor have?", Formula("N*D^2", OF_LAYER),
              "counted", nonzeros(0), why="N blocks of D × D on the diagonal: one of N entries in every row of blocks.",
              wrong={"counted one block": ("D^2", lambda D: D * D),
                     "counted all entries": ("N^2*D^2", lambda N, D: (N * D) ** 2)}),
-        Part("second", "How many can the mixing factor have?", Formula("N^2*D", OF_LAYER), "counted", nonzeros(1),
+        Part("second", "How many nonzero entries can the mixing factor "
+             "have?", Formula("N^2*D", OF_LAYER), "counted", nonzeros(1),
              why="A diagonal block of size D for every pair of tokens.",
              wrong={"counted one entry per pair of tokens": ("N^2", lambda N: N * N),
                     "gave every head all D entries": ("H*N^2*D", lambda N, D, H: sum(N * N * D for _ in range(H)))}),

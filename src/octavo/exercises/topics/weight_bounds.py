@@ -199,7 +199,7 @@ CLIPPING = Exercise(
              Number(0, abs=1e-12), "autograd", clipped_gradient, why="Above the limit, clipping is constant.",
              wrong={"gave the derivative of a softmax with equal weights": ("2/9", lambda: 1 / 3 * (1 - 1 / 3)),
                     "gave that of the scaled scores":
-                    ("(exp(-3) + exp(-4))/(1 + exp(-3) + exp(-4))^2/8", scaled_gradient)}),
+                    ("(exp(-3) + exp(-4))/(8*(1 + exp(-3) + exp(-4))^2)", scaled_gradient)}),
         Part("odds", "Two keys have weights in the ratio r before scaling. What is the ratio after dividing the scores "
              "by `sqrt(d)`?", Formula("r^(1/sqrt(d))", {"r": "positive", "d": "whole"}), "numeric", scaled_odds,
              why="`ln(r)` is the difference of the scores, and it is divided by `sqrt(d)`: a softmax with temperature "
