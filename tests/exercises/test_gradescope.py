@@ -81,8 +81,8 @@ def test_the_autograder_runs_from_its_zip_file_and_hides_the_answers(tmp_path: P
     assert {one["visibility"] for one in results["tests"]} == {"after_due_date"}
 
 
-def test_weights_multiply_points_and_reveal_shows_the_solution(tmp_path: Path) -> None:
-    assignment = Assignment(("score-scale",), weights={"score-scale": 2.5}, reveal=True)
+def test_points_are_the_courses_and_reveal_shows_the_solution(tmp_path: Path) -> None:
+    assignment = Assignment(("score-scale",), points={"score-scale": 2.5}, reveal=True)
     root = unpack(tmp_path, autograder_zip(assignment), {"answers.toml": '[score-scale]\nmean = "m"\nvariance = "d"\n'})
     results = grade_submission(root)
     mean, variance, *_ = results["tests"]
@@ -118,6 +118,18 @@ def test_a_competition_shows_bits_per_byte(tmp_path: Path) -> None:
     assert_schema(results)
     assert [one["order"] for one in results["leaderboard"]] == ["asc", "asc"]
     assert 0 < results["leaderboard"][0]["value"] < 2
+
+
+def test_an_autograder_for_an_assignment_of_a_course(tmp_path: Path) -> None:
+    course = tmp_path / "course.toml"
+    course.write_text('[[assignment]]\nname = "week1"\nexercises = ["score-scale"]\nseed = 7\n'
+                      'points = { "score-scale.mean" = 3 }\n')  # fmt: skip
+    words = ["exercises", "gradescope", "--course", str(course), "--out", str(tmp_path / "a.zip")]
+    assert main([*words, "--assignment", "week2"]) == 2
+    assert main([*words, "--assignment", "week1"]) == 0
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        made = json.loads(archive.read("assignment.json"))
+    assert (made["exercises"], made["seed"], made["points"]) == (["score-scale"], 7, {"score-scale.mean": 3})
 
 
 def test_what_cannot_be_an_assignment_is_refused_before_the_upload(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from octavo.exercises import Exercise
 from octavo.exercises.formats.canvas import canvas_zip
 from octavo.exercises.formats.course import (
     Mark,
+    find_assignment,
     gradebook_csv,
     load_course,
     mark,
@@ -41,8 +42,9 @@ Folder = Annotated[Positional[str], arg(metavar="FOLDER")]
 
 
 def gradescope(
-    only: tuple[str, ...] = (), out: str = "autograder.zip", visibility: Visibility = "visible",
-    seed: int | None = None, text: str | None = None, reveal: bool = False, trust: bool = False,
+    only: tuple[str, ...] = (), out: str = "autograder.zip", course: str | None = None, assignment: str | None = None,
+    visibility: Visibility = "visible", seed: int | None = None, text: str | None = None,
+    reveal: bool = False, trust: bool = False,
 ) -> None:  # fmt: skip
     """Write an autograder for Gradescope: upload the zip file under Configure Autograder.
 
@@ -54,16 +56,22 @@ def gradescope(
     Args:
         only: The assigned exercises or topics; none for a competition.
         out: The zip file to write.
+        course: A course's TOML file, from which exercises, points and seed are taken.
+        assignment: Which assignment of the course.
         visibility: When students see the result of each part.
         seed: Draw other numbers for every student from this seed, by e-mail address.
         text: The hidden text of a competition; it is packed into the zip file.
         reveal: Show the right answers and derivations to students.
         trust: Run function answers even where the container offers no isolation.
     """
+    points: Mapping[str, float] = {}
+    if course is not None:
+        chosen = find_assignment(load_course(course), assignment)
+        only, points, seed = only or chosen.exercises, chosen.points, chosen.seed if seed is None else seed
     if not only and text is None:
         raise UserError("an assignment needs exercises: name them with --only, or a competition's text with --text")
-    assignment = Assignment(only, visibility, None, seed, reveal, trust, competition=text is not None)
-    _write(out, autograder_zip(assignment, Path(text).read_bytes() if text is not None else None))
+    made = Assignment(only, visibility, points, seed, reveal, trust, competition=text is not None)
+    _write(out, autograder_zip(made, Path(text).read_bytes() if text is not None else None))
 
 
 def moodle(

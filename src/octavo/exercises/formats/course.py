@@ -134,6 +134,14 @@ def load_course(path: str | Path) -> Course:
     return Course(str(given.get("title", Path(path).stem)), assignments)
 
 
+def find_assignment(course: Course, name: str | None) -> CourseAssignment:
+    """The assignment of that name."""
+    for one in course.assignments:
+        if one.name == name:
+            return one
+    raise UserError(f"there is no assignment {name!r}; there are {', '.join(one.name for one in course.assignments)}")
+
+
 def _assignment(table: Any, late: LatePolicy, where: str) -> CourseAssignment:
     if not isinstance(table, dict) or not isinstance(table.get("name"), str) or not table["name"].strip():
         raise UserError(f"{where} needs a name")

@@ -10,8 +10,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from typing import Any, Literal
 import octavo
 from octavo.errors import UserError
 from octavo.exercises.formats.archive import zip_bytes
+from octavo.exercises.formats.course import CourseAssignment
 from octavo.exercises.formats.leaderboard import EntryLimits, measure_run
 from octavo.exercises.framework.exercise import Exercise
 from octavo.exercises.framework.functions import FunctionRunner
@@ -26,7 +27,6 @@ from octavo.exercises.framework.grading import GradedPart, Student, conceal
 from octavo.exercises.framework.isolation import Backend, choose_backend
 from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.mathml import prose_as_text
-from octavo.exercises.framework.registry import select_exercises
 from octavo.exercises.framework.submissions import ANSWER_FILE, grade
 from octavo.exercises.framework.variants import student_variant
 
@@ -53,7 +53,7 @@ class Assignment:
 
     exercises: tuple[str, ...]
     visibility: Visibility = "visible"  # of each part's result
-    weights: dict[str, float] | None = None  # exercise -> the factor of its points
+    points: Mapping[str, float] = field(default_factory=dict)  # exercise, or exercise.part -> points of each part
     seed: int | None = None  # of each student's own numbers
     reveal: bool = False  # the right answers and derivations
     trust: bool = False  # run function answers without isolation where the container offers none
@@ -64,7 +64,7 @@ def autograder_zip(assignment: Assignment, text: bytes | None = None) -> bytes:
     """The zip file to upload: octavo itself, what it needs, the assignment, and the hidden text of a competition."""
     if assignment.competition != (text is not None):
         raise UserError("a competition needs a hidden text, and other assignments have none: name it with --text")
-    select_exercises(assignment.exercises)  # unknown names are refused here, not on Gradescope
+    assigned(assignment)  # unknown names are refused here, not on Gradescope
     package = Path(octavo.__file__).parent
     files: dict[str, str | bytes] = {
         "setup.sh": SETUP, "run_autograder": RUN, "requirements.txt": "\n".join(requirements()) + "\n",
@@ -96,8 +96,13 @@ def grade_submission(root: Path) -> dict[str, Any]:
     return results
 
 
+def assigned(assignment: Assignment) -> list[Exercise]:
+    """The exercises with the points that the assignment gives them."""
+    return CourseAssignment("assignment", assignment.exercises, points=assignment.points).selected()
+
+
 def _graded(root: Path, assignment: Assignment) -> dict[str, Any]:
-    exercises: Sequence[Exercise] = select_exercises(assignment.exercises)
+    exercises = assigned(assignment)
     if assignment.seed is not None:
         exercises = [student_variant(one, student_of(root), assignment.seed) for one in exercises]
     if not (root / "submission" / ANSWER_FILE).is_file():
@@ -123,20 +128,18 @@ def _backend(root: Path, trust: bool) -> Backend:
 
 def results_json(student: Student, assignment: Assignment) -> dict[str, Any]:
     """A graded student as Gradescope's results: one test per part."""
-    weights = assignment.weights or {}
-    tests = [_test(row, weights.get(row.exercise, 1.0), assignment.visibility, number)
-             for number, row in enumerate(student.rows, 1)]  # fmt: skip
+    tests = [_test(row, assignment.visibility, number) for number, row in enumerate(student.rows, 1)]
     return {
         "output": student.problem or "One line per part. An empty answer counts as missing.",
         "tests": tests, "leaderboard": [{"name": "points", "value": round(sum(one["score"] for one in tests), 6)}],
     }  # fmt: skip
 
 
-def _test(row: GradedPart, weight: float, visibility: Visibility, number: int) -> dict[str, Any]:
+def _test(row: GradedPart, visibility: Visibility, number: int) -> dict[str, Any]:
     output = prose_as_text(f"{row.outcome}. {row.explanation}".removesuffix(" "))
     return {
         "name": f"{row.exercise}: {row.part}".removesuffix(": "), "number": str(number),
-        "score": round(weight * row.points, 6), "max_score": round(weight * row.of, 6),
+        "score": round(row.points, 6), "max_score": round(row.of, 6),
         "status": "passed" if row.outcome == "right" else "failed",
         "output": output, "visibility": visibility, "tags": [row.exercise],
     }  # fmt: skip
