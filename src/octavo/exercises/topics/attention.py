@@ -138,7 +138,7 @@ ORTHOGONAL = Exercise(
                         ("(N-1)/(exp(r^2)+N-1)", lambda N, r: 1 - share([r * r] + [0] * (N - 1))),
                     "added norms as if the others were parallel":
                         ("2*(N-1)/(exp(r^2)+N-1)", lambda N, r: 2 * (1 - share([r * r] + [0] * (N - 1))))}),
-        Part("one-percent", "10{inputs} inputs: which norm r reduces that error to 0.01{target}?",
+        Part("one-percent", "10{inputs} inputs: which norm r reduces the relative error of `y_n` to 0.01{target}?",
              Number("sqrt(log(100*sqrt(90)-9))"), "numeric",
              lambda: Finding(bisect(lambda r: _relative_error(10, r) <= ERROR, 1.0, 5.0, steps=60),
                  "bisection for the norm at which 10 inputs have an error of 1 %"),
@@ -239,7 +239,8 @@ MATRIX = Exercise(
                         ("N^2*D^2", lambda N, D: torch.nn.Linear(N * D, N * D, bias=False).weight.numel()),
                     "counted the attention weights once": ("N^2", lambda N: torch.zeros(N, N).numel()),
                     "counted one block per token": ("N*D^2", lambda N, D: sum(D * D for _ in range(N)))}),
-        Part("different", "How many distinct nonzero numbers are there?", Formula("N^2", IN_ND), "counted",
+        Part("different", "How many distinct nonzero numbers does the large matrix of `Y = A*X` "
+             "contain?", Formula("N^2", IN_ND), "counted",
              tabulated("N D", [(2, 3), (4, 3), (5, 8), (7, 2)],
                  "distinct nonzero numbers in the matrices that octavo builds for four layers")(
                  lambda N, D: len(set(_matrix(N, D)[0].flatten().tolist()) - {0.0})),

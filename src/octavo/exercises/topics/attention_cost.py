@@ -232,7 +232,8 @@ PATTERNS = Exercise(
              why="Information moves one row and one column per layer; opposite corners are 15{} apart.",
              wrong={"added rows and columns": (30, lambda: 2 * (SIDE - 1)), "counted patches, not steps": (16, lambda:
                  SIDE)}),
-        Part("axial-layers", "And after how many layers of axial attention?", Number(2, rel=0), "counted",
+        Part("axial-layers", "After how many layers of axial attention does every patch depend on every "
+             "other?", Number(2, rel=0), "counted",
              layers_found(Axial(SIDE, SIDE)), why="First along the row, then along the column.",
              wrong={"thought that one is enough": (1, lambda: layers_found(FULL)().value),
                     "moved one step per layer": (30, lambda: 2 * (SIDE - 1))}),
@@ -310,8 +311,8 @@ CHANNEL = Exercise(
              wrong={"left out the weighted sum": (67_108_864, lambda: patch_attention().value // 2),
                     "swapped patches and channels": (268_435_456, lambda: count_attention_flops(CHANNELS, CHANNELS,
                         PATCHES))}),
-        Part("channels", "And over channels, if every channel attends to all of "
-             "them?", Number(268_435_456, rel=0), "counted", channel_attention,
+        Part("channels", "How many operations do the two products over channels take, without projections, if every "
+             "channel attends to all of them?", Number(268_435_456, rel=0), "counted", channel_attention,
              why="The same with N and D swapped: `4*D^2*N`{}.",
              wrong={"left out the weighted sum": (134_217_728, lambda: channel_attention().value // 2),
                     "counted the attention weights": (262_144, lambda: meta(CHANNELS, CHANNELS).numel())}),

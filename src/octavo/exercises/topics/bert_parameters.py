@@ -101,7 +101,8 @@ BERT_LARGE = Exercise(
                     "left out the layer norm of the embeddings, or the segment embeddings":
                         (335_139_840, lambda: count(LARGE) - 2 * LARGE.width),
                     "gave BERT-Base": (109_482_240, lambda: count(BASE))}),
-        Part("pretraining", "And with both pretraining heads, masked words and next sentence, with tied embeddings?",
+        Part("pretraining", "How many are there with both pretraining heads, masked words and next sentence, and with "
+             "tied embeddings?",
              Number(336_226_108, rel=0), "counted", lambda: large_count(("words", "next")),
              why="The head for masked words adds `D^2 + D`{pooler}, a layer norm `2*D`{norm} and 30,522{V} biases; the "
              "head for the next sentence `2*D + 2`{next}.",
@@ -201,7 +202,8 @@ USUAL = Exercise(
              wrong={"left out the embeddings": (301_989_888, lambda: 24 * 12 * LARGE.width**2),
                     "left out the output projections":
                     (307_544_064, lambda: 24 * 11 * LARGE.width**2 + USUAL_VOCAB * LARGE.width)}),
-        Part("all", "And with positions, two segments, all biases and layer norms, and the pooler?",
+        Part("all", "How many parameters are there with positions, two segments, all biases and layer norms, and the "
+             "pooler?",
              Number(334_607_360, rel=0), "counted",
              lambda: Finding(count(LARGE, USUAL_VOCAB), "octavo's BERT with this vocabulary, built without memory"),
              why="`30514*1024 + 2*1024 + 24*(12*1024^2 + 13*1024) + 1024^2 + 1024`{}.",

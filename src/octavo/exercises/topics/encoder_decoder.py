@@ -248,7 +248,7 @@ ENCODER_DECODER = Exercise(
              "causal": "the decoder is causal", "single": "there is only one layer"})), "autograd",
              decoder_in_encoder, why="Cross-attention reads from the encoder, and nothing flows back.",
              wrong={"reversed the direction of cross-attention": False}),
-        Part("gradient", "So the decoder's loss has no gradient with respect to the encoder's weights.", Truth("false"),
+        Part("gradient", "The decoder's loss has no gradient with respect to the encoder's weights.", Truth("false"),
              "autograd", no_gradient,
              why="Activations flow one way, gradients the other: the encoder is trained by the decoder's loss.",
              wrong={"confused dependence of activations with dependence of gradients": True}),

@@ -215,7 +215,7 @@ PRETRAINING = Exercise(
                         ("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2", lambda:
                             float(drawn_share().value)),
                     "did not normalize the probabilities": (1, lambda: max(1 / k for k in range(1, 9)))}),
-        Part("by-lot", "And if the answer is sampled with the probabilities of the places?",
+        Part("by-lot", "What is the expected accuracy if the answer is sampled with the probabilities of the places?",
              Number("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2"), "exact", drawn_share,
              why="Both draws must be place k: the sum of the squared probabilities. Sampling in proportion is worse "
              "than always giving the commonest answer.",

@@ -218,7 +218,7 @@ COUNTS = Exercise(
              "counted", count_weights, why="Four D × D matrices. The heads share them and add none.",
              wrong={"forgot the output projection": ("3*D^2", lambda D: sum(D * D for _ in "qkv")),
                     "counted only queries and keys": ("2*D^2", lambda D: sum(D * D for _ in "qk"))}),
-        Part("biases", "How many biases?", Formula("4*D", IN_D), "counted", count_biases,
+        Part("biases", "How many biases does the attention layer have?", Formula("4*D", IN_D), "counted", count_biases,
              why="One for each output of each of the four matrices.",
              wrong={"forgot the output projection": ("3*D", lambda D: sum(D for _ in "qkv")),
                     "counted one for each matrix": ("4", lambda: sum(1 for _ in "qkvo"))}),
@@ -235,7 +235,8 @@ COUNTS = Exercise(
              wrong={"connected tokens only with themselves": ("N*D^2", lambda N, D: sum(D * D for _ in range(N))),
                     "counted the entries of attention as one large matrix":
                         ("N^2*D", lambda N, D: sum(D for _ in range(N) for _ in range(N)))}),
-        Part("connected-biases", "And how many biases?", Formula("N*D", IN_ND), "counted", count_connected_biases,
+        Part("connected-biases", "How many biases does the fully connected layer "
+             "have?", Formula("N*D", IN_ND), "counted", count_connected_biases,
              why="Each of the N D outputs has its own.", wrong={"shared them among tokens": ("D", lambda D:
                  sum(1 for _ in range(D)))}),
     ])  # fmt: skip

@@ -250,7 +250,8 @@ ALIVE = Exercise(
              wrong={"subtracted the same amount at every step": (0, lambda: 1 - STEPS * (1 - GATE)),
                     "gave one step": (0.99, lambda: cell_flow(math.log(GATE / (1 - GATE)), 1)),
                     "thought that nothing is lost": (1, lambda: cell_flow(100.0))}),
-        Part("fresh", "And if the forget gate has a bias of one, and all its weights are zero?", Number("(1/(1 + "
+        Part("fresh", "What is the derivative after as many steps if the forget gate has a bias of one, and all its "
+             "weights are zero?", Number("(1/(1 + "
              "exp(-1)))^100"), "autograd",
              lambda: Finding(cell_flow(1.0), "autograd through 100 steps of octavo's LSTM"),
              why="The gate is `sigma(1) = 0.7311` at every step: `sigma(1)^100`{}.",

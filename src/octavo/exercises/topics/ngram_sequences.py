@@ -150,7 +150,7 @@ SEVERAL = Exercise(
         Part("end-token", "With an end token after every sequence, all rows of a and b sum to one.", Truth("true"),
              "exact", end_repairs, why="Then every a and every b has a successor, which may be the end.",
              wrong={"thought that the end token itself needs a successor": False}),
-        Part("end-share", "What is p(end | b) then?", Number("2/5"), "exact",
+        Part("end-share", "With an end token after every sequence, what is p(end | b)?", Number("2/5"), "exact",
              lambda: Finding(conditional(with_end(SEQUENCES), "b", "$"), "exact fractions"),
              why="Two of the five b's end their sequence: the share that was missing from its row.",
              wrong={"gave the share of sequences that end with b":

@@ -113,7 +113,7 @@ BAG = Exercise(
              "the likelihood.",
              wrong={"divided by the number of distinct words": (0.5, lambda: SENTENCE.count("to") / len(set(SENTENCE))),
                     "gave all distinct words the same probability": (0.25, lambda: 1 / len(set(SENTENCE)))}),
-        Part("bits", "How many bits does that text cost under its own bag of words?",
+        Part("bits", "How many bits does the text 'to be or not to be' cost under its own bag of words?",
              Number("(4*ln(3) + 2*ln(6))/ln(2)"), "exact", sentence_bits,
              why="Four words of probability 1/3{share_of_to}, two of 1/6{share_of_or}: `(4*ln(3) + 2*ln(6))/ln(2) = "
              "11.51`.",
@@ -181,7 +181,7 @@ TABLES = Exercise(
              wrong={"added instead of multiplying": ("n*V", lambda V, n: sum(V for _ in range(n))),
                     "swapped V and n": ("n^V", lambda V, n: math.prod([n] * V))},
              only_if={"the model is a bigram model": ("V^2", {"n": 2})}),
-        Part("free", "How many of them are free parameters?", Formula("V^(n - 1)*(V - 1)", VN), "exact",
+        Part("free", "How many entries of the table are free parameters?", Formula("V^(n - 1)*(V - 1)", VN), "exact",
              lambda: table_entries(True), why="Each of the `V^(n - 1)`{rows} rows sums to one.",
              wrong={"forgot that rows sum to one": ("V^n", lambda V, n: math.prod([V] * n)),
                     "normalized only the whole table": ("V^n - 1", lambda V, n: math.prod([V] * n) - 1)}),

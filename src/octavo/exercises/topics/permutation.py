@@ -138,15 +138,16 @@ PERMUTATION = Exercise(
              lambda: layer_commutes("the outputs of octavo's layer with two heads", H),
              why="Each head is, heads are concatenated row by row, and `W_o` is the first step again.",
              wrong={"thought that each head handles some of the tokens": False}),
-        Part("invariant", "So the output of a self-attention layer does not change when the tokens are permuted.",
+        Part("invariant", "The output of a self-attention layer does not change when the tokens are permuted.",
              Truth("false"), "numeric", invariant,
              why="Its rows are permuted with their tokens. Only functions that ignore the order of rows, such as "
              "their mean, do not change.", wrong={"confused equivariant with invariant": True}),
-        Part("positions", "It is permutation-equivariant even when positions are added to the tokens.", Truth("false"),
+        Part("positions", "Self-attention is permutation-equivariant even when positions are added to the "
+             "tokens.", Truth("false"),
              "numeric", lambda: layer_commutes("with sinusoidal positions, outputs", H, positions=True),
              why="Positions are not permuted with the tokens: `P*X + E` is not `P*(X + E)`.",
              wrong={"permuted the positions along with the tokens": True}),
-        Part("causal", "It is permutation-equivariant even with a causal mask.", Truth("false"), "numeric",
+        Part("causal", "Self-attention is permutation-equivariant even with a causal mask.", Truth("false"), "numeric",
              lambda: layer_commutes("with a causal mask, outputs", H, CAUSAL),
              why="The mask is not permuted, so a token that moves to the front attends to fewer tokens. A causal "
              "model has some sense of order even without positions.",

@@ -117,7 +117,7 @@ TASKS = Exercise(
              wrong={"gave the information of both sentences":
                     ("1 + (1/2*ln(4/5) + 1/8*ln(1/5))/ln(2)", lambda: both_sentences().value),
                     "gave all of it": (1, lambda: math.log2(2))}),
-        Part("both-sentences", "How many are in both sentences together?",
+        Part("both-sentences", "How many bits about the label of a pair are in both sentences together?",
              Number("1 + (1/2*ln(4/5) + 1/8*ln(1/5))/ln(2)"), "exact", both_sentences,
              why="Different topics: certainly not neighbours. Equal topics occur with probability 1/2{same} in "
              "neighbours and 1/8{by_chance} in others, so they are neighbours with probability 4/5{given_same}. The "

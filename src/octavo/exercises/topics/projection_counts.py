@@ -52,7 +52,8 @@ QKV = Exercise(
              projected(2), why="Three matrices of size D × D.",
              wrong={"added an output projection": ("4*D^2", lambda D: 4 * D * D),
                     "left out the values": ("2*D^2", lambda D: 2 * D * D)}),
-        Part("biases", "How many biases?", Formula("3*D", {"D": "whole"}), "counted", projected(1),
+        Part("biases", "How many biases do queries, keys and values "
+             "have?", Formula("3*D", {"D": "whole"}), "counted", projected(1),
              why="One for each of the D outputs of each of the three matrices.",
              wrong={"counted one for each projection": ("3", lambda: len(("query", "key", "value"))),
                     "added an output projection": ("4*D", lambda D: 4 * D)}),
@@ -66,7 +67,8 @@ QKV = Exercise(
              "counted", connected(2), why="`N*D` outputs with `N*D` weights each.",
              wrong={"connected each token only with itself": ("N*D^2", lambda N, D: N * D * D),
                     "gave a pair of tokens one weight": ("N^2", lambda N: N * N)}),
-        Part("connected-biases", "How many biases does it have?", Formula("N*D", IN_ND), "counted", connected(1),
+        Part("connected-biases", "How many biases does the fully connected layer "
+             "have?", Formula("N*D", IN_ND), "counted", connected(1),
              why="One for each of its `N*D` outputs.",
              wrong={"counted pairs of tokens": ("N^2", lambda N: N * N),
                     "counted one for each token": ("N", lambda N: N)}),
@@ -107,7 +109,8 @@ HEADS = Exercise(
              why="A dot product of length D/H for every pair of tokens.",
              wrong={"gave the number of all heads": ("N^2*D", lambda N, D: N * N * D),
                     "squared the width of the head": ("D^2/H^2", lambda D, H: (D / H) ** 2)}),
-        Part("all-scores", "And those of all heads?", Formula("N^2*D", OF_LAYER), "counted",
+        Part("all-scores", "How many multiplications do the scores of all heads take for N "
+             "tokens?", Formula("N^2*D", OF_LAYER), "counted",
              tabulated("D H N", SHAPES, "half of the FLOPs that PyTorch counts for all heads, five shapes")(
                  lambda D, H, N: count_flops(lambda: meta(H, N, D // H) @ meta(H, D // H, N)) // 2),
              why="H heads with `N^2*D/H`{scores} each: the number of heads cancels.",

@@ -141,7 +141,8 @@ LONG_KEY = Exercise(
              why="`dot(mu_1, q) = b*(dot(mu_1, mu_1) + dot(mu_1, mu_2))`, and the means are orthonormal.",
              wrong={"added both means": ("2*b", lambda b: b + b),
                     "added the variance": ("b*(1 + t)", lambda b, t: b + b * t)}),
-        Part("score-variance", "What is its variance?", Formula("b^2*(1/2 + 2*t)", BT), "numeric",
+        Part("score-variance", "The first key has the large covariance. What is the variance of its "
+             "score?", Formula("b^2*(1/2 + 2*t)", BT), "numeric",
              tabulated("b t _", POINTS, "query times covariance times query, three sizes", rel=1e-9)(
                  lambda b, t, size: score_moments(b, t, size, LARGE)[1]),
              why="The small noise contributes t times the squared norm of q, which is `2*b^2`{square}; the noise "

@@ -178,7 +178,8 @@ COSINE = Exercise(
              why="Choose axes so that b is the first. The squares of the D entries of a sum to one and have the "
              "same mean.", wrong={"forgot to divide by the norms": ("D", lambda D: sum(1 for _ in range(D))),
                                   "gave its square root": ("1/sqrt(D)", lambda D: 1 / mpmath.norm([1] * D))}),
-        Part("absolute", "And what is `E(abs(cos))`, exactly? You may use the function gamma.",
+        Part("absolute", "For uniformly distributed directions, what is `E(abs(cos))`, exactly? You may use the "
+             "function gamma.",
              Formula("gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))", IN_D), "numeric", absolute_cosine,
              why="The density of the angle t is proportional to `sin(t)^(D-2)`{density}. The integral of "
              "`abs(cos(t))*sin(t)^(D-2)`{integrand} is `2/(D-1)`{integral}, that of `sin(t)^(D-2)`{density} is "

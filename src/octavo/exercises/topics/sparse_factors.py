@@ -173,11 +173,13 @@ SPARSE = Exercise(
              "with the attention weights.", Truth("true"), "numeric", two_factors,
              why="`sum(h, A_h*X*W_h)` is a row of matrices, the attention of each head, times a column of copies.",
              wrong={"thought that concatenation needs a third factor": False}),
-        Part("two-copies", "How many nonzero entries can the first of these two have?", Formula("H*N*D^2", OF_LAYER),
+        Part("two-copies", "Of these two sparse factors, how many nonzero entries can the one that makes the copies "
+             "have?", Formula("H*N*D^2", OF_LAYER),
              "counted", folded_nonzeros(0), why="H matrices of D × D for each of the N tokens.",
              wrong={"counted one head": ("N*D^2", lambda N, D: N * D * D),
                     "gave each head its share of the width": ("N*D^2/H", lambda N, D, H: N * D * D / H)}),
-        Part("two-mixing", "And the second?", Formula("H*N^2*D", OF_LAYER), "counted", folded_nonzeros(1),
+        Part("two-mixing", "Of the two sparse factors, how many nonzero entries can the one that mixes the H copies "
+             "have?", Formula("H*N^2*D", OF_LAYER), "counted", folded_nonzeros(1),
              why="Each head has a diagonal block of size D for every pair of tokens.",
              wrong={"gave each head its share of the width": ("N^2*D", lambda N, D: N * N * D),
                     "counted the attention weights": ("H*N^2", lambda N, H: H * N * N)}),

@@ -140,8 +140,8 @@ EXPLODE = Exercise(
              "0.9{small_value}: `0.9^100`{}.",
              wrong={"multiplied by the number of steps": (90, lambda: STEPS * SMALL),
                     "multiplied by what is lost at each step": ("0.1^100", lambda: linear_flow(1 - SMALL))}),
-        Part("explode", "And if they are "
-             "1.1{large_value}?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(LARGE),
+        Part("explode", "The network is linear, and all singular values of W are 1.1{large_value}: by which factor "
+             "does the norm of a gradient change?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(LARGE),
              "100 products with a random orthogonal matrix times 1.1"),
              why="Each step multiplies by 1.1{large_value}: `1.1^100`{}. It is not the inverse of `0.9^100`{vanish}, "
              "which is about 37,649{inverse}.",
@@ -291,7 +291,8 @@ CIRCULAR = Exercise(
              "which first rises and then falls.", where={"small_s": SMALL_S},
              wrong={"thought that there is always one solution": (1, lambda: len([best_state()])),
                     "thought that there is none": (0, lambda: solutions(1.0).value)}),
-        Part("none", "And if s is one?", Number(0, rel=0), "numeric", lambda: solutions(1.0),
+        Part("none", "With the same states and scores, but s equal to one: how many values of `h_t` satisfy the "
+             "equation?", Number(0, rel=0), "numeric", lambda: solutions(1.0),
              why="The right side never exceeds 0.2779{largest}: a large state attends only to itself, and no h is one "
              "plus h.", wrong={"thought that there is always one solution": (1, lambda: len([best_state()])),
                           "gave the number for the small s": (2, lambda: solutions(SMALL_S).value)}),

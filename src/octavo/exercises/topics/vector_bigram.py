@@ -263,7 +263,7 @@ BIGRAM = Exercise(
              "trained", learns, full=lambda: learns(FULL_STEPS), why="It knows the last word, which the bag ignores.",
              wrong={"thought that so few steps are not enough": False}),
         Part("bound",
-             "With enough hidden units and steps, its loss on the training text can fall below the conditional "
+             "With enough hidden units and steps, the model's loss on the training text can fall below the conditional "
              "entropy of the next word given the last, counted in that text.", Truth("false"), "trained", above_bound,
              full=lambda: above_bound(FULL_STEPS),
              why="For each context the relative frequencies minimize the loss, and the entropy is what they reach.",

@@ -181,7 +181,7 @@ CLIPPING = Exercise(
              wrong={"did not scale": ("1/(1 + exp(-24) + exp(-32))", lambda: softmax_of(*SCORES)),
                     "divided by d":
                     ("1/(1 + exp(-3/8) + exp(-1/2))", lambda: softmax_of(*(x / SIZE for x in SCORES)))}),
-        Part("clipped", "What is it after clipping?", Number("1/3"), "numeric",
+        Part("clipped", "What is the weight of the third key after clipping?", Number("1/3"), "numeric",
              lambda: Finding(weights_of("clipped")[2], "PyTorch's softmax of the clipped scores"),
              why="All three scores are above the limit, so all three become equal.",
              wrong={"clipped the third score only, and scaled the others":
