@@ -44,7 +44,7 @@ def _exercise(number: int, one: Exercise) -> Markup:
 def _form(answer: Answer) -> str:
     """The form of the answer, where the question does not show it."""
     if isinstance(answer, Function):
-        return f"a Python function {answer.signature}; "
+        return f"a Python function {answer.signature.replace('->', '→')}; "
     if isinstance(answer, Formula):
         return f"a formula in {answer.in_symbols}; "
     is_usual = not isinstance(answer, Number) or answer.tolerance() == Number(1).tolerance()
