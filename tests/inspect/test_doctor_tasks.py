@@ -32,4 +32,4 @@ def test_the_history_of_a_run_of_every_task_is_examined(
     assert found["learning rate"]["values"]["first"] == pytest.approx(found["start"]["values"]["loss"])
     assert found["gradient lengths"]["values"]["median"] > 0
     assert found["events"]["values"]["finished"] is True
-    assert (found["overfitting"]["verdict"] == "not applicable") == (model == "dan")  # nothing of it was held out
+    assert found["overfitting"]["verdict"] != "not applicable"

@@ -98,6 +98,7 @@ class LiveProgress(Progress):
     def start_cell(self, cell: Cell, number: int, count: int, left: float | None) -> None:
         self.line, self.cell_seconds, self.left = f"{number} of {count}: {cell.key}", cell.budget_seconds, left
         self.since, self.stream.last = time.monotonic(), ""
+        self.live.refresh()  # a short cell might be over before the next regular one
 
     def show_rows(self, rows: Sequence[Any], newest: str = "") -> None:
         self.rows = rows
