@@ -17,6 +17,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test comes first, so that no process waits for it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # Skipping from here, not by a mark on each test, makes pytest's summary one line for each reason.
     if item.get_closest_marker("gpu") and not _has_cuda():
