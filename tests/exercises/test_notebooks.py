@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from octavo.errors import UserError
+from octavo.exercises import Function, Truth
 from octavo.exercises.formats.notebooks import Layout, as_json, notebook_files, variable
+from octavo.exercises.framework.mathml import prose_as_text
 from octavo.exercises.framework.playground import PLAYGROUND
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.exercises.notebook import check, figure, is_right, play
@@ -71,6 +73,24 @@ def test_a_wrong_answer_is_named_and_the_right_one_is_not_shown() -> None:
     assert "cannot be read" in repr(check("score-scale", "variance", "d*("))
     assert "ZeroDivisionError" in repr(check("softmax-derivatives", "all", lambda z: 1 / 0))
     assert not is_right("score-scale", "variance", "d")
+
+
+def test_the_mistake_of_a_function_is_named() -> None:
+    for one in select_exercises(()):
+        for part in one.parts:
+            if isinstance(part.answer, Function):
+                for mistake, function in part.wrong.items():
+                    assert repr(check(one.id, part.id, function)) == f"not right: {prose_as_text(mistake)}"
+
+
+def test_a_nearly_true_statement_needs_its_condition() -> None:
+    nearly = [(one, part) for one in select_exercises(()) for part in one.parts
+              if isinstance(part.answer, Truth) and part.answer.right == "nearly"]  # fmt: skip
+    for one, part in nearly:
+        assert not is_right(one.id, part.id, "nearly")
+        assert is_right(one.id, part.id, f"only if {part.answer.condition.right}")  # type: ignore[union-attr]
+        assert "only if" in repr(check(one.id, part.id, "false"))
+        assert repr(check(one.id, part.id, True)).startswith("not right")
 
 
 def test_figures_are_whole_in_themselves() -> None:

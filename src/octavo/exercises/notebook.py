@@ -14,6 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from octavo.errors import UserError
+from octavo.exercises.framework.answers import Function, Truth
 from octavo.exercises.framework.exercise import Part
 from octavo.exercises.framework.mathml import prose_as_text
 from octavo.exercises.framework.playground import PLAYGROUND
@@ -39,7 +40,18 @@ class Shown:
 
 def is_right(exercise: str, part: str, answer: Any) -> bool:
     """Whether an answer is right; for a function answer, the function itself."""
-    return _find(exercise, part).answer.compare(answer) is None
+    asked = _find(exercise, part).answer
+    return _names_condition(asked, answer) if _is_nearly(asked) else asked.compare(answer) is None
+
+
+def _is_nearly(answer: Any) -> bool:
+    return isinstance(answer, Truth) and answer.right == "nearly"
+
+
+def _names_condition(answer: Any, given: Any) -> bool:
+    """Whether an answer to a nearly true statement names the condition: "only if ..."."""
+    verdict, condition = answer.read(given)
+    return verdict == "nearly" and bool(condition) and answer.condition.compare(condition) is None
 
 
 def check(exercise: str, part: str, answer: Any) -> Shown:
@@ -55,13 +67,22 @@ def check(exercise: str, part: str, answer: Any) -> Shown:
         except Exception as error:  # whatever the student's function raises is its answer
             return Shown(f"not right: it raises {type(error).__name__}: {error}")
     try:
-        if asked.answer.compare(answer) is None:
+        if is_right(exercise, part, answer):
             return Shown("right")
-        same = (name for name, other in asked.wrong.items() if asked.answer.compare(answer, other) is None)
-        mistake = next(same, "")
+        if _is_nearly(asked.answer) and asked.answer.verdict(answer) != "true":  # type: ignore[union-attr]
+            return Shown('it does not always hold; name the condition under which it does: "only if ..."')
+        wrong = {name: _comparable(asked.answer, other) for name, other in asked.wrong.items()}
+        mistake = next((name for name, other in wrong.items() if asked.answer.compare(answer, other) is None), "")
     except UserError as error:
         return Shown(f"cannot be read: {error}")
     return Shown(f"not right: {prose_as_text(mistake)}" if mistake else "not right")
+
+
+def _comparable(answer: Any, wrong: Any) -> Any:
+    """A wrong answer in the form that `compare` takes: a verdict, a function's results, or itself."""
+    if isinstance(answer, Truth):
+        return answer.verdict(wrong)
+    return [wrong(*case) for case in answer.cases] if isinstance(answer, Function) else wrong
 
 
 def figure(exercise: str) -> Shown:

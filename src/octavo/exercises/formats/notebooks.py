@@ -16,7 +16,7 @@ from typing import Any, Literal
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Choice, Function, Truth
 from octavo.exercises.framework.exercise import Exercise, Part
-from octavo.exercises.framework.grading import answer_hints
+from octavo.exercises.framework.grading import answer_hints, condition_hints
 from octavo.exercises.framework.mathml import prose_as_text
 from octavo.exercises.framework.playground import PLAYGROUND
 
@@ -75,6 +75,8 @@ def _cells(title: str, exercises: Sequence[Exercise], layout: Layout, solved: bo
 def _asked(part: Part) -> str:
     ask = f"True or false? {part.ask}" if isinstance(part.answer, Truth) else part.ask
     hint, *options = answer_hints(part.answer)
+    if isinstance(part.answer, Truth) and part.answer.condition is not None:
+        options += [*condition_hints(part.answer), 'write the condition as "only if ..."']
     listed = "\n".join(f"- {prose_as_text(option)}" for option in options)
     points = f"{part.points:g} {'point' if part.points == 1 else 'points'}"
     return "\n\n".join(filter(None, [prose_as_text(ask), listed, f"*{prose_as_text(hint)}; {points}*"]))
@@ -103,6 +105,8 @@ def _answer_cell(exercise: Exercise, part: Part, layout: Layout, solved: bool) -
 
 def _literal(part: Part) -> str:
     right = part.answer.right
+    if isinstance(part.answer, Truth) and right == "nearly":
+        return repr(f"only if {part.answer.condition.right}")
     if isinstance(part.answer, Truth | Choice) or isinstance(right, str):
         return repr(right)
     return repr(right) if isinstance(right, int | float) else repr(str(right))

@@ -20,14 +20,13 @@ class Option:
 
     text: str
     is_right: bool
-    feedback: str = ""
 
 
 @dataclass(frozen=True)
 class Question:
     """One question of a quiz, in plain text: a number if there are no options."""
 
-    id: str  # exercise/part, and /1, /2 for variants
+    id: str  # exercise/part, and #1, #2 for variants
     title: str
     text: str
     points: float
