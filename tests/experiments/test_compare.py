@@ -30,7 +30,7 @@ from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, re
 from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
 from octavo.experiments.compare.compressors import best_way
 from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
-from octavo.experiments.compare.intervals import MAX_BLOCKS
+from octavo.experiments.compare.intervals import block_count
 from octavo.experiments.compare.measure import score_run
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
@@ -563,7 +563,9 @@ def test_seeds_are_averaged_with_an_interval_and_each_run_is_kept(corpus: Path, 
     low, high = stats.t.interval(0.95, 2, loc=np.mean(bits), scale=stats.sem(bits))
     assert (found["bigram"].low, found["bigram"].high) == pytest.approx((low, high), rel=1e-6)
     assert found["bigram"].interval == "over 3 seeds"
-    assert found["bag"].interval == f"over {MAX_BLOCKS} blocks of the text"  # no seed changes it
+    assert (
+        found["bag"].interval == f"over {block_count(found.corpus['scored']['bytes'])} blocks of the text"
+    )  # no seed changes it
     assert not (tmp_path / "out" / "bag-seed1").exists()
 
 

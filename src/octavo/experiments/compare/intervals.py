@@ -116,7 +116,8 @@ def _in_blocks(bits_K: Sequence[float], count: int) -> NDArray[np.float64]:
     """The same bits in fewer blocks, or, of a sum alone, in more."""
     if len(bits_K) == 1:
         return np.full(count, bits_K[0] / count)
-    return np.array(bits_K, np.float64).reshape(count, -1).sum(1)
+    bits: NDArray[np.float64] = np.array(bits_K, np.float64).reshape(count, -1).sum(1)
+    return bits
 
 
 def _variance(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, int]:
