@@ -357,8 +357,8 @@ def test_the_pipeline_writes_our_greedy_text_without_octavo(tmp_path: Path) -> N
         expected[folder] = prompt + octavo.generate(run, prompt, method="greedy", max_tokens=100)
     command = [sys.executable, "-c", PIPELINE, prompt, *expected]
     quiet = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=quiet, timeout=300)
-    assert json.loads(told.stdout.splitlines()[-1]) == expected
+    finished = subprocess.run(command, capture_output=True, text=True, check=True, env=quiet, timeout=300)
+    assert json.loads(finished.stdout.splitlines()[-1]) == expected
 
 
 @pytest.mark.parametrize("kind", ["byte", "char", "bpe", "word"])

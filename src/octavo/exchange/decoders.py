@@ -191,9 +191,9 @@ def fitting(shapes: Mapping[str, Shape], config: GPTConfig, format: str) -> str:
     """The name of the shape that the config is; refused with what would have to be different for the nearest."""
     kind = nearest(shapes, config)
     if wrong := differences(shapes[kind], config):
-        told = ", ".join(f"{name} is {getattr(config, name)}" for name in wrong)
+        wanted = ", ".join(f"{name} is {getattr(config, name)}" for name in wrong)
         flags = " ".join(_flag(*one) for one in wrong.items())
-        raise UserError(f"{format} has no decoder of this shape: {told}; the nearest is {kind}: train with {flags}")
+        raise UserError(f"{format} has no decoder of this shape: {wanted}; the nearest is {kind}: train with {flags}")
     return kind
 
 
