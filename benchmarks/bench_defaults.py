@@ -29,7 +29,7 @@ import torch
 
 import octavo
 from measure import parser, print_header, print_machine, print_row
-from octavo.cost import on_meta
+from octavo.costs import on_meta
 from octavo.experiments.compare.config import candidates
 from octavo.tasks.task import task_for
 from octavo.training.loop_config import LoopConfig
