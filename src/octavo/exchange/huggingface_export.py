@@ -47,7 +47,10 @@ def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: s
     written = tokenizer_json(tokenizer)
     ours = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     dtype = str(ours["embedding_VD"].dtype).removeprefix("torch.")
-    files = {CONFIG: settings | {"dtype": dtype}, GENERATION: ids | GREEDY | {"pad_token_id": model.begin, "suppress_tokens": [model.begin]}}
+    files = {
+        CONFIG: settings | {"dtype": dtype},
+        GENERATION: ids | GREEDY | {"pad_token_id": model.begin, "suppress_tokens": [model.begin]},
+    }
     if written is not None:
         files |= {TOKENIZER: written.parts, TOKENIZER_CONFIG: {
             "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": written.begin, "eos_token": written.begin,
