@@ -192,7 +192,7 @@ def test_an_untied_bert_trained_by_transformers_keeps_the_bias_that_was_trained(
     torch.testing.assert_close(model.double().word_logits(model.encode(x_BT)), expected, rtol=0, atol=1e-11)
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     (tmp_path / "hf" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
-    with pytest.raises(UserError, match="set tie_word_embeddings in config.json to false"):
+    with pytest.raises(UserError, match=r"set tie_word_embeddings in config\.json to false"):
         read_bert(tmp_path / "hf")
 
 
