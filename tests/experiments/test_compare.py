@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import io
 import json
-import lzma
 import math
 import os
 import pty
@@ -16,14 +14,12 @@ import signal
 import subprocess
 import sys
 import time
-import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import zstandard
 from scipy import stats
 
 import octavo
@@ -32,17 +28,10 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, read_comparison
 from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
+from octavo.experiments.compare.compressors import best_way
 from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
-from octavo.experiments.compare.measure import (
-    MAX_BLOCKS,
-    block_interval,
-    bz2_size,
-    score_run,
-    t_interval,
-    xz_size,
-    zlib_size,
-    zstd_size,
-)
+from octavo.experiments.compare.intervals import block_count
+from octavo.experiments.compare.measure import score_run
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
 from octavo.models import GRU, MODELS, ModelSpec, find_spec, preset
@@ -574,7 +563,9 @@ def test_seeds_are_averaged_with_an_interval_and_each_run_is_kept(corpus: Path, 
     low, high = stats.t.interval(0.95, 2, loc=np.mean(bits), scale=stats.sem(bits))
     assert (found["bigram"].low, found["bigram"].high) == pytest.approx((low, high), rel=1e-6)
     assert found["bigram"].interval == "over 3 seeds"
-    assert found["bag"].interval == f"over {MAX_BLOCKS} blocks of the text"  # no seed changes it
+    assert (
+        found["bag"].interval == f"over {block_count(found.corpus['scored']['bytes'])} blocks of the text"
+    )  # no seed changes it
     assert not (tmp_path / "out" / "bag-seed1").exists()
 
 
@@ -618,49 +609,15 @@ def test_words_are_scored_on_every_byte_of_the_text(corpus: Path) -> None:
     assert float(bits_N.sum(dtype=np.float64)) == pytest.approx(score.bits, rel=1e-6)
 
 
-def test_the_interval_block_interval_is_students() -> None:
-    bits_N = np.random.default_rng(0).gamma(2.0, 1.0, 4000).astype(np.float32)
-    interval, over = block_interval(bits_N)
-    means = bits_N.reshape(MAX_BLOCKS, 100).mean(1, dtype=np.float64)
-    assert interval == pytest.approx(stats.t.interval(0.95, 39, loc=means.mean(), scale=stats.sem(means)), rel=1e-6)
-    assert over == "over 40 blocks of the text"
-    assert block_interval(bits_N[:10]) == (None, "")
-    bits_N[7] = np.inf
-    assert block_interval(bits_N) == (None, "")
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 4, 39, 400])
-def test_intervals_are_students(freedom: int) -> None:
-    values = np.random.default_rng(freedom).normal(size=freedom + 1)
-    expected = stats.t.interval(0.95, freedom, loc=values.mean(), scale=stats.sem(values))
-    assert t_interval(values.tolist()) == pytest.approx(expected, rel=1e-9)
-    assert t_interval([1.0, 1.0, 1.0]) == (1.0, 1.0)
-
-
 # ---------------------------------------------------------------------- compressors
-
-
-def test_compressors_know_the_training_text_and_give_the_held_out_text_back() -> None:
-    known, held_out = sentences(300).encode()[-(1 << 15) :], sentences(30, seed=1).encode()
-    packer = zlib.compressobj(9, zdict=known)
-    packed = packer.compress(held_out) + packer.flush()
-    assert zlib.decompressobj(zdict=known).decompress(packed) == held_out
-    assert zlib_size(known, held_out) == len(packed) < len(zlib.compress(held_out, 9))
-    assert bz2_size(known, held_out) == len(bz2.compress(known + held_out)) - len(bz2.compress(known))
-    alone = len(lzma.compress(held_out, preset=9))
-    assert xz_size(known, held_out) < alone
-    dictionary = zstandard.ZstdCompressionDict(known, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    assert zstd_size(known, held_out) < len(zstandard.ZstdCompressor(level=22).compress(held_out))
-    packed = zstandard.ZstdCompressor(level=22, dict_data=dictionary).compress(held_out)
-    assert zstandard.ZstdDecompressor(dict_data=dictionary).decompress(packed) == held_out
 
 
 def test_compressors_are_given_what_stands_just_before(whole: tuple[Comparison, str, str]) -> None:
     comparison, _, _ = whole
     text = Path(comparison.corpus["source"][0]).read_bytes()
     train, valid = text[: comparison.corpus["train"]["bytes"]], text[comparison.corpus["train"]["bytes"] :]
-    for name, size_of in (("zlib", zlib_size), ("bz2", bz2_size), ("xz", xz_size), ("zstd", zstd_size)):
-        assert comparison[name].bits_per_byte == 8 * size_of(train, valid) / len(valid)
+    for name in ("zlib", "bz2", "xz", "zstd"):
+        assert comparison[name].bits_per_byte == 8 * best_way(name, train, valid)(valid) / len(valid)
         assert comparison[name].title == f"{name}, given the training text"
 
 

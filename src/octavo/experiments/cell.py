@@ -35,7 +35,7 @@ WORK = {  # what executes a cell, by its kind of work: module and function of (c
     "candidate": ("octavo.experiments.compare.measure", "measure_candidate"),
     "pretrained": ("octavo.experiments.compare.measure", "measure_pretrained"),
     "proof": ("octavo.experiments.compare.measure", "prove_best"),
-    "compressor": ("octavo.experiments.compare.measure", "measure_compressor"),
+    "compressor": ("octavo.experiments.compare.compressors", "measure_compressor"),
     "scale": ("octavo.experiments.scale.measure", "measure_point"),
     "domains": ("octavo.experiments.domains.run", "measure_run"),
 }
