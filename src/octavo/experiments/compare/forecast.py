@@ -19,11 +19,11 @@ STEP_SECONDS, TRAINED_TOKENS_PER_SECOND = 0.2, 2e4  # where the budget is no tim
 
 def expected_seconds(cell: Cell) -> float:
     """Seconds that a cell takes beside its budget, where that is a time, else in all."""
-    scored, train = cell.data.get("scored_bytes", 0), cell.data.get("train_bytes", 0)
+    scored, train = float(cell.data.get("scored_bytes", 0)), float(cell.data.get("train_bytes", 0))
     if cell.work == "compressor":
         return (scored + train) / COMPRESSED_BYTES_PER_SECOND
     if cell.work == "proof":
-        limit = cell.options.get("seconds")
+        limit: float | None = cell.options.get("seconds")
         expected = CELL_SECONDS + scored / PROVED_BYTES_PER_SECOND
         return expected if limit is None else min(expected, CELL_SECONDS + limit)
     if cell.budget:
