@@ -2,12 +2,18 @@
 
 A run is what training gives, or the path of its folder: every function takes either. Results have a short repr,
 `to_json()` where the command line has --json, and HTML for notebooks.
+
+Example:
+    >>> octavo.__version__.count(".")
+    2
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from octavo.deprecation import register_moved_module
 
 __all__ = [
     "UserError", "__version__", "answer", "classify", "compare", "compress", "cost", "decompress", "doctor", "domains",
@@ -36,6 +42,8 @@ _MODULES = {  # where each name is defined: imported when it is first used, so t
     "import_model": "tasks.run_exchange", "compress": "tasks.compression", "decompress": "tasks.compression",
     **dict.fromkeys(("answer", "classify", "embed", "fill", "translate"), "tasks.predictions"),
 }  # fmt: skip
+
+register_moved_module("octavo.cost", "octavo.costs")  # 0.2 documented it; octavo.cost is a function now
 
 
 def __getattr__(name: str) -> Any:

@@ -44,7 +44,7 @@ def train(
 
     Args:
         model: The name of a model: bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, mix, ...; or of another
-            task: bert, seq2seq, vit, linear, dan, head, facts.
+            task: bert, seq2seq, vit, linear-classifier, dan, head, facts.
         corpus: A file, a folder or a named source, or a list of them.
         out: The folder the run is saved to; without it the run is only in memory.
         parts: Of a mixture: the runs to mix, or their folders.
@@ -173,14 +173,14 @@ def tokenize(run: Run | str | Path, text: str | bytes) -> list[str]:
         text: The text.
 
     Returns:
-        The tokens; a space is shown as ▁, and a byte that is no character of its own as <0x0A>.
+        The tokens; a space is shown as ␣, and what has no sign of its own in the same way.
 
     Raises:
         UserError: The run is not one of a language model.
 
     Example:
         >>> octavo.tokenize("runs/kn3", "to be")
-        ['t', 'o', '▁', 'b', 'e']
+        ['t', 'o', '␣', 'b', 'e']
     """
     reader = language_run(run)
     return [display_token(reader.tokenizer, token) for token in encode_prompt(reader, text)]

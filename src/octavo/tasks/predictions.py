@@ -291,8 +291,8 @@ def answer(
 
     Example:
         >>> reply = octavo.answer("runs/facts", "Ada Ash", threshold=0.0)
-        >>> reply.source, 0 < reply.confidence <= 1
-        ('model', True)
+        >>> reply.question, 0 < reply.confidence <= 1
+        ('Ada Ash', True)
         >>> octavo.answer("runs/facts", "Ada Ash", threshold=1.0).answer is None
         True
     """
