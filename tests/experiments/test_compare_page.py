@@ -27,7 +27,8 @@ from octavo.experiments.compare.figures import (
     read_curves,
     trade_off,
 )
-from octavo.experiments.compare.measure import block_interval, score_run
+from octavo.experiments.compare.intervals import block_interval
+from octavo.experiments.compare.measure import score_run
 from octavo.experiments.compare.page import (
     comparison_html,
     comparison_page,

@@ -16,7 +16,7 @@ import torch
 from octavo.cli.vectors import run_vectors
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.inspection.word_similarity import ANALOGIES, SIMILARITIES, Compass, check, spearman
+from octavo.inspection.word_similarity import ANALOGIES, SIMILARITIES, WordVectors, check, spearman
 from octavo.text import Word, text_in_memory
 from octavo.text.chunks import Chunk
 from octavo.text.word_vectors import Vectors, match_vectors, read_vectors, word_of, write_vectors
@@ -257,7 +257,7 @@ def test_words_of_one_cluster_are_nearer_each_other_than_those_of_another() -> N
     vectors, result = train_glove(
         text_in_memory(clusters()).chunks(), config, 1, lambda row: losses.append(row["loss"])
     )
-    compass = Compass(vectors)
+    compass = WordVectors(vectors)
     for words in (("sun", "rain", "wind", "snow", "storm"), ("bread", "cheese", "wine", "soup", "cake")):
         for word in words:
             assert {near for near, _ in compass.nearest(word, 4)} == set(words) - {word}
@@ -308,20 +308,20 @@ def square() -> Vectors:
 
 
 def test_neighbours_come_by_cosine() -> None:
-    found = Compass(square()).nearest("Man", 2)
+    found = WordVectors(square()).nearest("Man", 2)
     assert [word for word, _ in found] == ["woman", "king"]
     assert [cosine for _, cosine in found] == pytest.approx([2 / math.sqrt(6), 1 / math.sqrt(2)], rel=1e-6)
-    assert len(Compass(square()).nearest("man", 99)) == 4
+    assert len(WordVectors(square()).nearest("man", 99)) == 4
 
 
 def test_an_analogy_leaves_its_own_words_out() -> None:
-    assert Compass(square()).analogy("man", "woman", "king", 1)[0][0] == "queen"
+    assert WordVectors(square()).analogy("man", "woman", "king", 1)[0][0] == "queen"
     with pytest.raises(UserError, match="there is no vector for 'duke' among 5 words"):
-        Compass(square()).analogy("man", "woman", "duke")
+        WordVectors(square()).analogy("man", "woman", "duke")
 
 
 def test_the_check_counts_only_what_has_vectors() -> None:
-    result = check(Compass(square()))
+    result = check(WordVectors(square()))
     assert result["analogies"]["family"] == {"right": 2, "asked": 2, "of": 42}
     assert result["analogies"]["plural"]["asked"] == 0
     assert result["similarity"] == {"pairs": 2, "of": len(SIMILARITIES), "spearman": None}
