@@ -51,7 +51,7 @@ FIGURES: dict[str, list[str]] = {}  # by example, for `insert_figures`
 def pages() -> dict[str, str]:
     """gallery.md, and the whole pages it shows parts of."""
     lines = ["# Gallery", "", "Figures that octavo draws. The build of this site made them: small networks, trained "
-             f"for {BUDGET} each on this documentation's own text, so that the results are nothing to boast of. Every page "
+             f"for {BUDGET} each on this documentation's own text, so the results are nothing to boast of. Every page "
              "is one file that works without a network."]  # fmt: skip
     made: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
