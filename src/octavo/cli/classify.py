@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import InFile, run_action, run_command
+from octavo.cli.flags import InFile, MaybeNewPath, run_action, run_command
 from octavo.cli.output import Output, note, print_json, print_table, write_page
 from octavo.cli.train import train_command
 from octavo.datasets.labels import Labelled, LabelledConfig, read_texts
@@ -123,7 +123,7 @@ def inspect(
     reading: LabelledConfig = LabelledConfig(),  # noqa: B008
     text: str | None = None,
     count: int = 5,
-    out: str | None = None,
+    out: MaybeNewPath = None,
     seed: int = 0,
 ) -> Output:
     """Its surest mistakes: what each word contributed, whether word order counts, the nearest training examples.

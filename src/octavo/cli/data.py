@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Field
+from octavo.cli.flags import Corpora, Field, NewPath
 from octavo.cli.output import Output, Table, note, size
 from octavo.datasets import sources
 from octavo.errors import UserError
@@ -81,7 +81,7 @@ def _print_source(source: sources.Source, lines: int) -> None:
 
 def write_bins(
     corpus: Corpora,
-    out: str = "tokens",
+    out: NewPath = "tokens",
     tokenizer: str = "bpe",
     vocab_size: int | None = None,
     valid: tuple[str, ...] = (),

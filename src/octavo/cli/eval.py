@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Field, Files, RunPath, read_file
+from octavo.cli.flags import WRITTEN, Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
@@ -20,7 +20,7 @@ from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 
 InPath = Annotated[Positional[str], arg(metavar="IN")]
-OutPath = Annotated[Positional[str], arg(metavar="OUT")]
+OutPath = Annotated[Positional[str], arg(metavar="OUT"), WRITTEN]
 
 
 def eval_(

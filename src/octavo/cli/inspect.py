@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.flags import MaybeNewPath
 from octavo.cli.output import Output, note, print_table, rounded, write_page
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import heads_of
@@ -30,7 +31,7 @@ DIGITS = 4  # of the gates' values in JSON
 MAX_MAPPED_TOKENS = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
 
 
-def inspect(runs: RunPaths, text: str | None = None, out: str | None = None, back: int | None = None) -> Output:
+def inspect(runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, back: int | None = None) -> Output:
     """What a run is; with --text, the surprisal of each token, and the model's views: gates, attention, gradient flow.
 
     Several runs are set side by side: their gates, or what their heads attend to and what each layer would predict

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Device, InFile, read_file
+from octavo.cli.flags import Device, InFile, MaybeNewPath, read_file
 from octavo.cli.output import Output, Table, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
@@ -58,7 +58,7 @@ def fill(run: BertPath, text: Sentence, top: int = 5) -> Output:
 
 
 def embed(
-    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: str | None = None, device: Device = "auto"
+    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: MaybeNewPath = None, device: Device = "auto"
 ) -> Output:  # fmt: skip
     """Make a vector of each line of a file, and show which sentences are nearest.
 

@@ -38,12 +38,14 @@ def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
     """A function whose signature is the flags of a model."""
     model, usual = task.configs(name)
 
-    def train(data: Sources, out: str, measure: bool, seed: int, device: str, **configs: Any) -> Output:
+    def train(data: Sources, out: str, force: bool, measure: bool, seed: int, device: str, **configs: Any) -> Output:
         recipe = task.made_recipe(model, configs, seed, device)
-        return report(train_run(task, recipe, list(data), out, measure))
+        place = out or f"runs/{name}"
+        return report(train_run(task, recipe, list(data), place, measure, force=force, number=not out))
 
     flags = {key: (config, ABOUT[key]) for key, config in usual.items()} | {
-        "out": (f"runs/{name}", "The folder the run is written to."),
+        "out": ("", f"The folder the run is written to; by default runs/{name}, or runs/{name}-2, ... if that exists."),
+        "force": (False, "Replace the run at --out when the new one is finished."),
         "measure": (True, "--no-measure ends when the model is saved, without measuring it."),
         "seed": (0, "For everything drawn at random: the first weights, the order of the data, dropout, samples."),
         "device": ("auto", "auto, cpu or cuda."),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tyro.conf import UseAppendAction
 
-from octavo.cli.flags import Device, Files, InFile, RunPath, read_file
+from octavo.cli.flags import Device, Files, InFile, MaybeNewPath, RunPath, read_file
 from octavo.cli.inspect import describe_run
 from octavo.cli.output import Output, note, print_table, write_page
 from octavo.core import seeded_generator
@@ -32,7 +32,7 @@ def translate(
     method: Literal["beam", "greedy", "sample"] = "beam",
     beam: int = 5,
     length_penalty: float = 1.0,
-    page: str | None = None,
+    page: MaybeNewPath = None,
     seed: int = 0,
     device: Device = "auto",
 ) -> Output:
@@ -81,7 +81,7 @@ def eval_(run: RunPath, files: Files = (), beam: int = 5, device: Device = "auto
     return Output(result, lambda: print_result(result))
 
 
-def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | None = None) -> Output:
+def inspect(run: RunPath, text: str | None = None, into: str = "", out: MaybeNewPath = None) -> Output:
     """What a run that translates is; with --text, what of the source each token of the translation attends to.
 
     Example: octavo inspect runs/en-de --text "A dog runs." --out attention.html

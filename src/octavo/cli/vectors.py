@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Field, run_action, run_command
+from octavo.cli.flags import Corpora, Field, NewPath, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
 from octavo.inspect.word_similarity import Compass, check
@@ -45,7 +45,7 @@ def run_vectors(argv: list[str]) -> None:
 def train(
     corpus: Corpora,
     config: GloveConfig = GloveConfig(),  # noqa: B008
-    out: str = "vectors.txt",
+    out: NewPath = "vectors.txt",
     header: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace"] = "strict",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import os
 import shutil
 import time
 import traceback
@@ -22,6 +21,7 @@ from octavo import __version__
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
+from octavo.io.system import read_at
 from octavo.tasks import api
 from octavo.tasks.run import Run, load
 from octavo.text import Corpus, Split, open_corpus
@@ -167,7 +167,7 @@ def last_part(split: Split, limit: int) -> Split:
 
 def _starts_character(split: Split, at: int) -> bool:
     """Whether a character of UTF-8 can begin at this place."""
-    byte = os.pread(split.text.file.fileno(), 1, split.start + at)
+    byte = read_at(split.text.file.fileno(), 1, split.start + at)
     return not byte or byte[0] & 0xC0 != 0x80
 
 

@@ -37,6 +37,7 @@ def train(
     seed: int = 0,
     device: str = "auto",
     measure: bool = True,
+    force: bool = False,
     **settings: Any,
 ) -> Any:
     """Train a model on a file, a folder or a named source; keyword settings are the model's, the task's and, of a model
@@ -44,12 +45,14 @@ def train(
 
     Language models (bag, ngram, gru, gpt, ..., mix) give a Run; vit, davit, seq2seq, seq2seq-recurrent, bert, dan, head
     and facts what a run of their task is.
+
+    A finished run at `out` is refused unless `force`; then it is replaced when the new one is finished.
     """
     task = task_for(model)
     given = {**settings, **({"parts": list(parts)} if parts else {})}
     recipe = task.recipe(model, given, seed, device, ("parts",))
     sources = [corpus] if isinstance(corpus, str | Path) else corpus
-    return train_run(task, recipe, [str(source) for source in sources], out, measure)
+    return train_run(task, recipe, [str(source) for source in sources], out, measure, force=force)
 
 
 def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ import numpy as np
 from octavo.config import no_such_setting
 from octavo.errors import UserError
 from octavo.io.progress import progress
+from octavo.io.system import read_at
 from octavo.text.chunks import Chunk
 from octavo.text.loading import Source, Split, Text, load_text, text_of
 from octavo.text.preprocess import apply, check_steps
@@ -133,7 +133,7 @@ def _cut_place(text: Text) -> int:
     if len(text.starts) > 1:
         ends = text.starts[1:]
         return int(ends[np.argmin(np.abs(ends - text.size * 0.9))])
-    following = os.pread(text.file.fileno(), 4, cut)
+    following = read_at(text.file.fileno(), 4, cut)
     while following and following[0] & 0xC0 == 0x80 and cut < text.size * 9 // 10 + 3:  # inside a character
         cut, following = cut + 1, following[1:]
     if not 0 < cut < text.size:

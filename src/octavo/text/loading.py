@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 
 from octavo.errors import UserError
 from octavo.io.compressed import CHUNK_BYTES, stream
+from octavo.io.system import read_at
 from octavo.text.chunks import Chunk, Starts, rechunk
 from octavo.text.preprocess import apply
 from octavo.text.reading import STDIN, Errors, checked, is_plain, list_files, read_documents
@@ -73,7 +73,7 @@ class Split:
         """The documents, in chunks."""
         for offset in range(0, self.size, CHUNK_BYTES):
             size = min(CHUNK_BYTES, self.size - offset)
-            data = os.pread(self.text.file.fileno(), size, self.start + offset)
+            data = read_at(self.text.file.fileno(), size, self.start + offset)
             if len(data) != size:
                 raise UserError(f"{self.text.name} became shorter while it was read; leave it alone and run it again")
             first, last = np.searchsorted(self._starts, [offset, offset + size])
