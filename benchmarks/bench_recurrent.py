@@ -37,7 +37,7 @@ from measure import (
     time_rounds,
 )
 from octavo.core import seeded_generator
-from octavo.cost.roofline import matmul_rate
+from octavo.costs.roofline import matmul_rate
 from octavo.models import MODELS
 from octavo.models.recurrent import RecurrentConfig
 from octavo.text import learn_and_tokenize, open_corpus

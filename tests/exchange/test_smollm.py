@@ -164,7 +164,7 @@ def test_a_gguf_file_is_imported_as_an_ordinary_run(
 
 
 def test_a_known_name_is_fetched(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octavo.cli.exchange.fetch_model", {"smollm2": small}.__getitem__)
+    monkeypatch.setattr("octavo.tasks.run_exchange.fetch_model", {"smollm2": small}.__getitem__)
     assert main(["import", "smollm2", "--out", str(tmp_path / "run"), "--precision", "float16"]) == 0
     assert load(tmp_path / "run").record["imported"]["precision"] == "float16"
 

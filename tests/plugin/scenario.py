@@ -25,7 +25,7 @@ import octavo
 from laws import LAWS, LENGTHS
 from octavo.cli import main
 from octavo.core import seeded_generator
-from octavo.cost import Shape, cost_of, cost_of_config
+from octavo.costs import Shape, cost_of, cost_of_config
 from octavo.models import MODELS
 from octavo.models.cost.parts import parameter_count
 from octavo.studio import ModelCache, Studio, make_app

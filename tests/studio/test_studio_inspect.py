@@ -20,10 +20,10 @@ from starlette.testclient import TestClient
 from octavo.cli import main
 from octavo.datasets import sources
 from octavo.datasets.images import open_images
-from octavo.inspect.gradient_flow import gradient_flow, relative
-from octavo.inspect.inspection import attention_bytes, tokens_of
-from octavo.inspect.token_tables import backoff
-from octavo.inspect.views import layer_predictions, token_rows
+from octavo.inspection.gradient_flow import gradient_flow, relative
+from octavo.inspection.inspection import attention_bytes, tokens_of
+from octavo.inspection.token_tables import backoff
+from octavo.inspection.views import layer_predictions, token_rows
 from octavo.studio.server.byte_tables import HEADER, MAGIC, SIGNED, WEIGHT
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import FairLock, Ticket

@@ -17,7 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from octavo.cli import main
-from octavo.cost import Shape, cost_of
+from octavo.costs import Shape, cost_of
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, STATE, read_record
 from octavo.studio import ModelCache, Studio, make_app

@@ -20,7 +20,7 @@ import octavo
 from flop_counter import flop_counter
 from image_files import idx_folder, stripes, write_idx
 from octavo.core import seeded_generator
-from octavo.cost import Shape, cost_of_config
+from octavo.costs import Shape, cost_of_config
 from octavo.datasets import images as data
 from octavo.datasets.images import Images, held_out, open_images, shifted
 from octavo.errors import Stopped, UserError

@@ -11,7 +11,7 @@ import pytest
 import octavo
 from image_files import idx_folder
 from octavo.cli import main
-from octavo.cost import Shape, cost_of_config
+from octavo.costs import Shape, cost_of_config
 from octavo.datasets.labels import Labelled
 from octavo.errors import UserError
 from octavo.models.encoder_decoder import Sizes

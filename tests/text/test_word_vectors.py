@@ -16,7 +16,7 @@ import torch
 from octavo.cli.vectors import run_vectors
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.inspect.word_similarity import ANALOGIES, SIMILARITIES, Compass, check, spearman
+from octavo.inspection.word_similarity import ANALOGIES, SIMILARITIES, Compass, check, spearman
 from octavo.text import Word, text_in_memory
 from octavo.text.chunks import Chunk
 from octavo.text.word_vectors import Vectors, match_vectors, read_vectors, word_of, write_vectors

@@ -13,9 +13,9 @@ from octavo.cli.cost_report import Asked, Counted, piece_of, print_plan, report_
 from octavo.cli.flags import Flags, RunPath, command, run_command
 from octavo.cli.output import Output
 from octavo.cli.verbs import task_of
-from octavo.cost import Shape, cost_like, cost_of, cost_of_config, named_gpu, one_token
-from octavo.cost.planning import Assumptions, parse_budget, plan_for
-from octavo.cost.published import PUBLISHED, find_published
+from octavo.costs import Shape, cost_like, cost_of, cost_of_config, named_gpu, one_token
+from octavo.costs.planning import Assumptions, parse_budget, plan_for
+from octavo.costs.published import PUBLISHED, find_published
 from octavo.errors import UserError
 from octavo.models import MODELS, find_spec, names, preset, spec_of
 from octavo.models.bert import BertConfig

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from octavo.cli.output import Output, print_table, size
-from octavo.cost import Assumptions, Cost, Machine, Part, Plan, Prediction, on_meta, roofline, training_memory
-from octavo.cost.memory import SIZE, Optimizer, Precision
+from octavo.costs import Assumptions, Cost, Machine, Part, Plan, Prediction, on_meta, roofline, training_memory
+from octavo.costs.memory import SIZE, Optimizer, Precision
 from octavo.errors import UserError
 from octavo.experiments.table import show_amount
 from octavo.models import MODELS

@@ -6,7 +6,7 @@ from typing import Any
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import Output, print_table
-from octavo.inspect.doctor import Diagnosis, examine
+from octavo.inspection.doctor import Diagnosis, examine
 from octavo.tasks.api import load
 
 ORDER = ("warning", "note", "ok", "not applicable")  # what matters most comes first

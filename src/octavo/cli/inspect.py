@@ -11,13 +11,13 @@ from tyro.conf import Positional, arg
 from octavo.cli.flags import MaybeNewPath
 from octavo.cli.output import Output, note, print_table, rounded, write_page
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import heads_of
-from octavo.inspect.attention_maps import in_words as heads_in_words
-from octavo.inspect.attention_page import depth_table, heads_table
-from octavo.inspect.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
-from octavo.inspect.inspection import Inspection, has_inspection, inspect_run
-from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
-from octavo.inspect.surprisal import Surprise, surprises
+from octavo.inspection.attention_maps import heads_of
+from octavo.inspection.attention_maps import in_words as heads_in_words
+from octavo.inspection.attention_page import depth_table, heads_table
+from octavo.inspection.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
+from octavo.inspection.inspection import Inspection, has_inspection, inspect_run
+from octavo.inspection.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
+from octavo.inspection.surprisal import Surprise, surprises
 from octavo.io.run_folder import SAMPLES
 from octavo.models import name_of, spec_of
 from octavo.tasks.run import Run, load

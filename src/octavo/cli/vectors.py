@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from octavo.cli.flags import Corpora, Field, NewPath, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
-from octavo.inspect.word_similarity import Compass, check
+from octavo.inspection.word_similarity import Compass, check
 from octavo.models.parts.checks import check_positive
 from octavo.text import open_text
 from octavo.text.word_vectors import read_vectors, write_vectors

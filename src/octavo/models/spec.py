@@ -85,7 +85,7 @@ class ModelSpec:
     presets: Mapping[str, Preset] = field(default_factory=dict)
     cost: Callable[[Any, Any, Any], Cost] | None = None
     """cost(config, vocab, shape) of a language model; of other tasks, sizes instead of vocab. None: counted from the
-    weights' shapes (`octavo.cost.cost_from_weights`)."""
+    weights' shapes (`octavo.costs.cost_from_weights`)."""
     views: tuple[View, ...] = ()
     """What `octavo inspect` and the studio can show of it."""
     candidates: CandidateFunction | None = None

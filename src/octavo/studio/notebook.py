@@ -16,9 +16,9 @@ from typing import Any
 from markupsafe import Markup
 
 from octavo.errors import UserError
-from octavo.inspect.inspection import has_inspection, inspect_run
-from octavo.inspect.page import inside_section
-from octavo.inspect.surprisal import surprises
+from octavo.inspection.inspection import has_inspection, inspect_run
+from octavo.inspection.page import inside_section
+from octavo.inspection.surprisal import surprises
 from octavo.pages.figures.charts import Series, bars, lines
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import code, notebook_view, paragraph, section, side_by_side, table

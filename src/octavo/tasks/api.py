@@ -72,6 +72,11 @@ def load(path: str | Path) -> Any:
     return find_task(record["task"]).run_class.load(path, record)
 
 
+def open_run(run: Any) -> Any:
+    """The run itself, or the one at a path."""
+    return load(run) if isinstance(run, str | Path) else run
+
+
 def evaluate(
     run: Any, text: str | bytes | Path | Sequence[str | Path] | None = None, *, field: str = "text",
     errors: str = "strict",

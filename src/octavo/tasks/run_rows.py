@@ -93,7 +93,7 @@ def operations_of(record: Mapping[str, Any]) -> float | None:
     if name == "mix" and isinstance(parts, list):
         known = [operations_of(part) for part in parts[:64] if isinstance(part, Mapping)]
         return sum(one for one in known if one) or None
-    from octavo.cost import cost_of_config, one_token  # which need torch, and a list of runs does not
+    from octavo.costs import cost_of_config, one_token  # which need torch, and a list of runs does not
     from octavo.models import MODELS
 
     if record.get("task", "language") != "language" or name not in MODELS or not isinstance(record.get("vocab"), int):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.core import LanguageModel, map_state
-from octavo.cost import cost_of, one_token
+from octavo.costs import cost_of, one_token
 from octavo.ops import cross_entropy
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.stage import Objective, Stage

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from octavo.config import from_json, plain_json
-from octavo.cost import cost_of, one_token
+from octavo.costs import cost_of, one_token
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_resume, write_part
 from octavo.experiments.table import Column, show_bits

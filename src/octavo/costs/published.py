@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octavo.cost.models import cost_of_config
+from octavo.costs.models import cost_of_config
 from octavo.errors import UserError, did_you_mean
 from octavo.models.bert import BertConfig
 from octavo.models.cost.parts import Cost, Shape

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from octavo.inspect.doctor.curve import Training, TrainingCurve, as_number, lowest_tenth
-from octavo.inspect.doctor.finding import GATES, Finding, Verdict, not_applicable, percent
+from octavo.inspection.doctor.curve import Training, TrainingCurve, as_number, lowest_tenth
+from octavo.inspection.doctor.finding import GATES, Finding, Verdict, not_applicable, percent
 
 START_NOTE = 0.05  # of ln(vocabulary): logits of spread s cost s²/2 nats, so for 257 tokens a spread of about 0.75
 START_WARNING = 0.5  # the first steps then only take back what the initialisation put in

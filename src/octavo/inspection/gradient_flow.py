@@ -25,7 +25,7 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, map_state, seeded_generator
 from octavo.errors import UserError
-from octavo.inspect.views import find_view, pieces
+from octavo.inspection.views import find_view, pieces
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT, MODELS
 from octavo.models.views import GRADIENT_FLOW, View

@@ -18,7 +18,7 @@ from flop_counter import flop_counter
 from lstm_by_hand import show_products
 from octavo.cli import main
 from octavo.core import LanguageModel, seeded_generator, tensors_of
-from octavo.cost import (
+from octavo.costs import (
     GPUS,
     Assumptions,
     Cost,
@@ -35,10 +35,10 @@ from octavo.cost import (
     predict_training,
     training_memory,
 )
-from octavo.cost.memory import activation_bytes, optimizer_bytes
-from octavo.cost.planning import bytes_per_gpu, fewest_gpus
-from octavo.cost.published import find_published
-from octavo.cost.roofline import copy_rate
+from octavo.costs.memory import activation_bytes, optimizer_bytes
+from octavo.costs.planning import bytes_per_gpu, fewest_gpus
+from octavo.costs.published import find_published
+from octavo.costs.roofline import copy_rate
 from octavo.errors import UserError
 from octavo.models import MODELS, names, preset
 from octavo.models.bert import BertConfig

@@ -20,8 +20,8 @@ from octavo.cli import main
 from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.inspect.doctor import Diagnosis, Finding, examine
-from octavo.inspect.doctor.checks import (
+from octavo.inspection.doctor import Diagnosis, Finding, examine
+from octavo.inspection.doctor.checks import (
     Baseline,
     Baselines,
     compare_with_baselines,
@@ -30,9 +30,9 @@ from octavo.inspect.doctor.checks import (
     piece_bits,
     place,
 )
-from octavo.inspect.doctor.curve import Check, LoggedStep, Training, TrainingCurve
-from octavo.inspect.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
-from octavo.inspect.doctor.training_history import (
+from octavo.inspection.doctor.curve import Check, LoggedStep, Training, TrainingCurve
+from octavo.inspection.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
+from octavo.inspection.doctor.training_history import (
     OVERFITTING,
     SMALLER,
     UNSTABLE,
@@ -42,7 +42,7 @@ from octavo.inspect.doctor.training_history import (
     overfitting,
     start,
 )
-from octavo.inspect.doctor.unseen_text import (
+from octavo.inspection.doctor.unseen_text import (
     LENGTHS,
     SMOOTHER,
     TAMER,
@@ -59,7 +59,7 @@ from octavo.inspect.doctor.unseen_text import (
     through_time,
     used,
 )
-from octavo.inspect.gradient_flow import Flow
+from octavo.inspection.gradient_flow import Flow
 from octavo.io.run_folder import METRICS
 from octavo.models import GPT, GRU, MODELS, RNN, Bag, Mix, NGram, language_models
 from octavo.models.bag import BagConfig
@@ -694,8 +694,8 @@ def test_only_the_beginning_of_a_large_text_is_counted_and_the_run_scored_anew(
 ) -> None:
     run = load(here / "kn3")
     _, valid = held_out(run)
-    monkeypatch.setattr("octavo.inspect.doctor.checks.COUNTED", 1000)
-    monkeypatch.setattr("octavo.inspect.doctor.checks.SCORED", 500)
+    monkeypatch.setattr("octavo.inspection.doctor.checks.COUNTED", 1000)
+    monkeypatch.setattr("octavo.inspection.doctor.checks.SCORED", 500)
     baselines = measure_baselines(run, valid)
     assert (baselines.counted, baselines.whole) == (1000, False)
     expected = octavo.evaluate(run, valid.read()[:500]).bits_per_byte

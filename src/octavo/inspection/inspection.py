@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from octavo.core import eval_mode
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import Reads, attention_over, head_count, heads_of, in_words, most_tokens
-from octavo.inspect.gradient_flow import Flow, default_back, gradient_flow
-from octavo.inspect.views import find_view, layer_predictions, token_rows
+from octavo.inspection.attention_maps import Reads, attention_over, head_count, heads_of, in_words, most_tokens
+from octavo.inspection.gradient_flow import Flow, default_back, gradient_flow
+from octavo.inspection.views import find_view, layer_predictions, token_rows
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import spec_of
 from octavo.models.views import LayerPrediction, TokenMaps, TokenRow, View

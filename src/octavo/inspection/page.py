@@ -8,9 +8,9 @@ from itertools import takewhile
 
 from markupsafe import Markup
 
-from octavo.inspect.attention_page import attention_parts, logit_lens_part, three_digits
-from octavo.inspect.gradient_flow import SCALES, Activation, Flow, Norms, in_words, orthogonal_flow, rate, relative
-from octavo.inspect.inspection import Inspection
+from octavo.inspection.attention_page import attention_parts, logit_lens_part, three_digits
+from octavo.inspection.gradient_flow import SCALES, Activation, Flow, Norms, in_words, orthogonal_flow, rate, relative
+from octavo.inspection.inspection import Inspection
 from octavo.models.views import OPEN, SHUT, TokenRow
 from octavo.pages.figures.charts import Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.inspect.doctor import training_history as history
-from octavo.inspect.doctor.curve import Training, TrainingCurve, bytes_per_token
-from octavo.inspect.doctor.finding import Diagnosis, Finding, Verdict, fitting, not_applicable, settings
-from octavo.inspect.doctor.unseen_text import context, softmax, through_time
+from octavo.inspection.doctor import training_history as history
+from octavo.inspection.doctor.curve import Training, TrainingCurve, bytes_per_token
+from octavo.inspection.doctor.finding import Diagnosis, Finding, Verdict, fitting, not_applicable, settings
+from octavo.inspection.doctor.unseen_text import context, softmax, through_time
 from octavo.io.run_folder import METRICS
 from octavo.models import spec_of
 from octavo.models.bag import BagConfig

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from markupsafe import Markup
 from torch import Tensor
 
-from octavo.inspect.attention_maps import MOSTLY, SPREAD, AttentionHead, heads_of, in_words
-from octavo.inspect.gradient_flow import relative
-from octavo.inspect.inspection import Inspection
+from octavo.inspection.attention_maps import MOSTLY, SPREAD, AttentionHead, heads_of, in_words
+from octavo.inspection.gradient_flow import relative
+from octavo.inspection.inspection import Inspection
 from octavo.models.views import TokenMaps
 from octavo.pages.figures.charts import bars
 from octavo.pages.figures.plot import number

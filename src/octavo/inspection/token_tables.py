@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
-from octavo.inspect.surprisal import read
-from octavo.inspect.views import call_source, require_view
+from octavo.inspection.surprisal import read
+from octavo.inspection.views import call_source, require_view
 from octavo.io.cooperative import Turn
 from octavo.models import Mix, NGram
 from octavo.models.mix import short_title

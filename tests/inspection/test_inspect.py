@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from examples import recurrent
-from octavo.inspect.surprisal import CANDIDATES, surprises
+from octavo.inspection.surprisal import CANDIDATES, surprises
 from octavo.models import Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.mix import MixConfig

@@ -1,7 +1,7 @@
 """What models cost, before they are built: parameters, operations, memory, and time on a machine.
 
     from octavo.models.parts.config import GPTConfig
-    from octavo.cost import Shape, cost_of_config
+    from octavo.costs import Shape, cost_of_config
     cost = cost_of_config("gpt", GPTConfig(width=768, layers=12, heads=12), 50257, Shape(batch=8, window=256))
     cost.parameters, cost.per_token("forward"), [part.name for part in cost.parts]
 
@@ -9,11 +9,11 @@
 and `predict_decoding` go on from a cost, and `plan_for` from a budget.
 """
 
-from octavo.cost.memory import Memory, training_memory
-from octavo.cost.models import cost_of, cost_of_config, on_meta, one_token
-from octavo.cost.planning import Assumptions, Plan, parse_budget, plan_for
-from octavo.cost.published import cost_like
-from octavo.cost.roofline import (
+from octavo.costs.memory import Memory, training_memory
+from octavo.costs.models import cost_of, cost_of_config, on_meta, one_token
+from octavo.costs.planning import Assumptions, Plan, parse_budget, plan_for
+from octavo.costs.published import cost_like
+from octavo.costs.roofline import (
     GPUS,
     Machine,
     Prediction,

@@ -19,8 +19,8 @@ from octavo.cli import main
 from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import attention_over
-from octavo.inspect.gradient_flow import (
+from octavo.inspection.attention_maps import attention_over
+from octavo.inspection.gradient_flow import (
     default_back,
     gradient_flow,
     has_gradient,
@@ -29,9 +29,9 @@ from octavo.inspect.gradient_flow import (
     rate,
     relative,
 )
-from octavo.inspect.inspection import MAX_TOKENS, inspect_run
-from octavo.inspect.page import inspect_page
-from octavo.inspect.views import token_rows
+from octavo.inspection.inspection import MAX_TOKENS, inspect_run
+from octavo.inspection.page import inspect_page
+from octavo.inspection.views import token_rows
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig

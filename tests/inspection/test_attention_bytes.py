@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import attention_over, heads_of
-from octavo.inspect.gradient_flow import gradient_flow
-from octavo.inspect.inspection import SMALL, as_bytes, attention_bytes, max_map_tokens, tokens_of
-from octavo.inspect.views import layer_predictions, token_rows
+from octavo.inspection.attention_maps import attention_over, heads_of
+from octavo.inspection.gradient_flow import gradient_flow
+from octavo.inspection.inspection import SMALL, as_bytes, attention_bytes, max_map_tokens, tokens_of
+from octavo.inspection.views import layer_predictions, token_rows
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.run import Run, load

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from octavo.config import plain_json
 from octavo.core import LanguageModel
-from octavo.inspect.doctor.curve import Training
+from octavo.inspection.doctor.curve import Training
 from octavo.models import spec_of
 
 Verdict = Literal["ok", "note", "warning", "not applicable"]

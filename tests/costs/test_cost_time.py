@@ -18,7 +18,7 @@ from command_line import json_output
 from flop_counter import flop_counter
 from lstm_by_hand import show_products
 from octavo.cli import main
-from octavo.cost import Machine, Shape, cost_of_config, on_meta, predict_training
+from octavo.costs import Machine, Shape, cost_of_config, on_meta, predict_training
 from octavo.models import language_models, preset
 from octavo.models.parts.config import GPTConfig
 from octavo.tasks import api

@@ -23,14 +23,14 @@ from octavo.cli import main
 from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.inspect import attention_maps as attention
-from octavo.inspect.attention_maps import AttentionHead, attention_over, heads_of, in_words, lay_out, layer_rows
-from octavo.inspect.attention_page import MAP_CELLS, heads_table, maps_figure, notable, shrink
-from octavo.inspect.gradient_flow import gradient_flow
-from octavo.inspect.inspection import MAX_TOKENS, inspect_run
-from octavo.inspect.page import inspect_page
-from octavo.inspect.surprisal import surprises
-from octavo.inspect.views import layer_predictions, logits_at, pieces
+from octavo.inspection import attention_maps as attention
+from octavo.inspection.attention_maps import AttentionHead, attention_over, heads_of, in_words, lay_out, layer_rows
+from octavo.inspection.attention_page import MAP_CELLS, heads_table, maps_figure, notable, shrink
+from octavo.inspection.gradient_flow import gradient_flow
+from octavo.inspection.inspection import MAX_TOKENS, inspect_run
+from octavo.inspection.page import inspect_page
+from octavo.inspection.surprisal import surprises
+from octavo.inspection.views import layer_predictions, logits_at, pieces
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, RecurrentConfig

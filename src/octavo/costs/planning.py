@@ -14,9 +14,9 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
 
-from octavo.cost.memory import SIZE, Optimizer, Precision, activation_bytes, training_memory
-from octavo.cost.models import cost_of_config
-from octavo.cost.roofline import UTILISATION, Machine
+from octavo.costs.memory import SIZE, Optimizer, Precision, activation_bytes, training_memory
+from octavo.costs.models import cost_of_config
+from octavo.costs.roofline import UTILISATION, Machine
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Shape
 from octavo.models.parts.config import GPTConfig

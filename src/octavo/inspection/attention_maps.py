@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
-from octavo.inspect.views import PIECE, call_source, find_view, pieces, require_view
+from octavo.inspection.views import PIECE, call_source, find_view, pieces, require_view
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models.views import TokenMaps, View
 from octavo.ops.attention import CAUSAL

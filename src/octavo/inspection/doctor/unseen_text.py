@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
-from octavo.cost import cost_of, one_token
-from octavo.inspect.doctor.finding import GATES, LOOKS, Finding, Verdict, not_applicable, percent
-from octavo.inspect.gradient_flow import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
+from octavo.costs import cost_of, one_token
+from octavo.inspection.doctor.finding import GATES, LOOKS, Finding, Verdict, not_applicable, percent
+from octavo.inspection.gradient_flow import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
 from octavo.io.progress import progress
 from octavo.models import spec_of
 from octavo.text import Tokenizer

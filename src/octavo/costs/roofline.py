@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 
-from octavo.cost.memory import SIZE, Optimizer, Precision, decoding_traffic, training_memory, training_traffic
+from octavo.costs.memory import SIZE, Optimizer, Precision, decoding_traffic, training_memory, training_traffic
 from octavo.errors import UserError, did_you_mean
 from octavo.io.memory import available
 from octavo.models.cost.parts import Cost

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from octavo.inspect.token_tables import backoff, votes
+from octavo.inspection.token_tables import backoff, votes
 from octavo.models import Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.mix import MixConfig
