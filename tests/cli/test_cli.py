@@ -471,7 +471,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_disk_that_takes_no_more_is_one_line_and_the_old_run_stays(here: Path, tmp_path: Path) -> None:
     octavo.train("bag", here / "text.txt", out=tmp_path / "run")
     before = octavo.load(tmp_path / "run").identity
-    words = [sys.executable, "-c", LIMITED, "train", "ngram", here / "text.txt", "--out", tmp_path / "run"]
+    words = [sys.executable, "-c", LIMITED, "train", "ngram", here / "text.txt", "--force", "--out", tmp_path / "run"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr == f"octavo: File too large: {tmp_path / 'run'}\n"

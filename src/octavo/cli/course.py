@@ -43,8 +43,8 @@ Folder = Annotated[Positional[str], arg(metavar="FOLDER")]
 
 
 def gradescope(
-    only: tuple[str, ...] = (), out: NewPath = "autograder.zip", course: str | None = None, assignment: str | None = None,
-    visibility: Visibility = "visible", seed: int | None = None, text: str | None = None,
+    only: tuple[str, ...] = (), out: NewPath = "autograder.zip", course: str | None = None,
+    assignment: str | None = None, visibility: Visibility = "visible", seed: int | None = None, text: str | None = None,
     reveal: bool = False, trust: bool = False,
 ) -> None:  # fmt: skip
     """Write an autograder for Gradescope: upload the zip file under Configure Autograder.
@@ -160,8 +160,8 @@ def sheet(
 
 
 def gradebook(
-    course: File, submissions: Folder, out: NewPath = "gradebook.csv", manual: str | None = None, times: str | None = None,
-    json: bool = False,
+    course: File, submissions: Folder, out: NewPath = "gradebook.csv", manual: str | None = None,
+    times: str | None = None, json: bool = False,
 ) -> None:  # fmt: skip
     """Grade the assignments of a course: weights, deadlines, late policy, and the marks that were given by hand.
 

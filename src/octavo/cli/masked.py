@@ -58,7 +58,8 @@ def fill(run: BertPath, text: Sentence, top: int = 5) -> Output:
 
 
 def embed(
-    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: MaybeNewPath = None, device: Device = "auto"
+    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: MaybeNewPath = None,
+    device: Device = "auto",
 ) -> Output:  # fmt: skip
     """Make a vector of each line of a file, and show which sentences are nearest.
 

@@ -17,21 +17,22 @@ BEFORE = ".before"  # ends the name of a finished run while another one is train
 
 
 @contextmanager
-def numbered(folder: Path, processes: Team) -> Iterator[Path]:
+def numbered(folder: Path, processes: Team | None = None) -> Iterator[Path]:
     """The folder, or the first of folder-2, folder-3, ... that is not there, made at once, so that two trainings which
     begin at the same moment get two; where nothing was written, it is removed again.
     """
     number, made = 1, [one for one in folder.absolute().parents if not one.exists()]
-    if processes.leads:
+    leads = processes is None or processes.leads
+    if leads:
         check_out(folder.parent / f"{folder.name}-new")  # a place that can be written to
         folder.parent.mkdir(parents=True, exist_ok=True)
         while not _makes(_with_number(folder, number)):
             number += 1
-    chosen = _with_number(folder, int(processes.agree(float(number))[0]))
+    chosen = _with_number(folder, int(processes.agree(float(number))[0]) if processes else number)
     try:
         yield chosen
     except BaseException:
-        for one in (chosen, *made) if processes.leads else ():
+        for one in (chosen, *made) if leads else ():
             with suppress(OSError):  # it holds something
                 one.rmdir()
         raise
