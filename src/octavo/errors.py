@@ -7,6 +7,19 @@ class UserError(Exception):
     """A user's mistake: its text says the rule, the values and the remedy, and the command line exits with 2."""
 
 
+class EncodingError(UserError):
+    """A text is not in the encoding that it was read in; `guess` is the one that it seems to have, or empty."""
+
+    def __init__(self, problem: str, guess: str) -> None:
+        self.problem = problem + (f"; it looks like {guess}" if guess else "")
+        self.guess = guess
+        name = guess or "NAME"
+        super().__init__(
+            f"{self.problem}; read it with encoding={name!r}, or with errors='replace' to put U+FFFD there, or "
+            "errors='raw' to keep any bytes"
+        )
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """The remedy for a name that is not known: the nearest one that is, or something else to do."""
     import difflib  # here, because only mistakes need it

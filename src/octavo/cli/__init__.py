@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
 
 from octavo import __version__
-from octavo.errors import Stopped, UserError, did_you_mean
+from octavo.errors import EncodingError, Stopped, UserError, did_you_mean
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
 # a module with ACTIONS, one of which the first word names. It is imported when its verb is called.
@@ -65,8 +67,12 @@ def main(args: Sequence[str] | None = None) -> int:
         return code
     except SystemExit as stop:  # tyro has shown help, or what is wrong with the flags
         return stop.code if isinstance(stop.code, int) else 0
+    except EncodingError as error:
+        words = [*argv, "--encoding", error.guess] if error.guess and "--encoding" not in argv else []
+        _print_error(f"{error.problem}; try: octavo {shlex.join(words)}" if words else _in_flags(str(error)))
+        return 2
     except UserError as error:
-        _print_error(str(error))
+        _print_error(_in_flags(str(error)))
         return 2
     except Stopped as stop:
         print(f"octavo: {stop}", file=sys.stderr)
@@ -88,6 +94,11 @@ def main(args: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print("octavo: that was a bug in octavo, not your mistake; please report the lines above", file=sys.stderr)
         return 1
+
+
+def _in_flags(message: str) -> str:
+    """A message about the reading of a text, which speaks of Python's arguments, with the flags of the same names."""
+    return re.sub(r"\b(encoding|errors)='?([\w-]+)'?", r"--\1 \2", message)
 
 
 def _print_error(message: str) -> None:

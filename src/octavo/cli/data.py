@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Field, NewPath
+from octavo.cli.flags import Corpora, Encoding, Field, NewPath
 from octavo.cli.output import Output, Table, note, size
 from octavo.datasets import sources
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 
 USAGE = """usage: octavo data list | get NAME | show NAME | bin CORPUS...    (each takes --json; --help shows more)
 
@@ -87,6 +88,7 @@ def write_bins(
     valid: tuple[str, ...] = (),
     field: Field = "text",
     errors: Literal["strict", "replace", "raw"] = "strict",
+    encoding: Encoding = UTF8,
 ) -> Output:
     """Write a text as tokens, as nanoGPT reads them: train.bin, val.bin, and tokenizer.json that says what they mean.
 
@@ -107,7 +109,7 @@ def write_bins(
     from octavo.text.tokenizers.registry import reads_raw_bytes
 
     errors = "raw" if reads_raw_bytes(tokenizer) and errors == "strict" else errors
-    opened = open_corpus(list(corpus), field=field, errors=errors, valid=list(valid) or None)
+    opened = open_corpus(list(corpus), field=field, errors=errors, encoding=encoding, valid=list(valid) or None)
     note(*opened.notes)
     learnt = learn_tokenizer(tokenizer, opened, **({} if vocab_size is None else {"vocab_size": vocab_size}))
     check_fits(learnt)

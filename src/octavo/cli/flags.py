@@ -34,6 +34,9 @@ Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
 Device = Annotated[str, arg(help="auto, cpu or cuda.")]
 Field = Annotated[str, arg(help="JSON lines, parquet: where the text is.")]
 Force = Annotated[bool, arg(help="Replace what is there already.")]
+Encoding = Annotated[
+    str, arg(help="The encoding of the text: utf-8, latin-1, utf-16, cp1252, or any other of Python's.")
+]
 Json = Annotated[bool, arg(help="Print JSON.")]
 WRITTEN = "a file or folder that the command writes"  # what stands there is replaced only with --force
 NewPath = Annotated[str, WRITTEN]

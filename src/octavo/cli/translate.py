@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 from tyro.conf import UseAppendAction
 
-from octavo.cli.flags import Device, Files, InFile, MaybeNewPath, RunPath, read_file
+from octavo.cli.flags import Device, Encoding, Files, InFile, MaybeNewPath, RunPath, read_file
 from octavo.cli.inspect import describe_run
 from octavo.cli.output import Output, note, print_table, write_page
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8, decode_text
 from octavo.scoring.metrics import Translated
 from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
@@ -35,6 +36,7 @@ def translate(
     page: MaybeNewPath = None,
     seed: int = 0,
     device: Device = "auto",
+    encoding: Encoding = UTF8,
 ) -> Output:
     """Translate texts, or the lines of a file: a line each, in several languages with tabs between.
 
@@ -52,7 +54,7 @@ def translate(
     """
     if bool(file) == bool(text):
         raise UserError("give what to translate: either --text TEXT or a file with a text in each line")
-    content = read_file(file).decode("utf-8", "surrogateescape") if file else ""
+    content = decode_text(read_file(file), file, encoding) if file else ""
     texts = list(text) or (content.removesuffix("\n").split("\n") if content else [])
     loaded = _load(run, device)
     methods: dict[str, Method] = {"beam": Beam(beam, length_penalty), "greedy": Greedy(), "sample": Sample()}

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Field, NewPath, run_action, run_command
+from octavo.cli.flags import Corpora, Encoding, Field, NewPath, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
 from octavo.inspection.word_similarity import Compass, check
+from octavo.io.encoding import UTF8
 from octavo.models.parts.checks import check_positive
 from octavo.text import open_text
 from octavo.text.word_vectors import read_vectors, write_vectors
@@ -49,6 +50,7 @@ def train(
     header: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace"] = "strict",
+    encoding: Encoding = UTF8,
     seed: int = 0,
 ) -> Output:
     """Learn GloVe vectors from a text and write them as text.
@@ -66,7 +68,7 @@ def train(
         raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
     _check_out(out, corpus)
     losses: list[float] = []
-    text = open_text(list(corpus), field=field, errors=errors)
+    text = open_text(list(corpus), field=field, errors=errors, encoding=encoding)
     vectors, summary = train_glove(text.chunks(), config, seed, lambda row: losses.append(row["loss"]))
     write_vectors(out, vectors, header)
     epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""

@@ -95,16 +95,6 @@ def check_new(path: str | Path, force: bool = False) -> None:
         raise UserError(f"{path} exists and is not replaced; choose another name, or add --force")
 
 
-def read_utf8(path: Path) -> str:
-    """The text of a file, which must be UTF-8."""
-    try:
-        return path.read_bytes().decode()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} must be UTF-8: byte {error.start:,} is not; convert it, with iconv say") from error
-
-
 def lines_of(text: str) -> list[str]:
     """The lines as `wc -l` counts them: a form feed or a Unicode line separator stands inside a line."""
     lines = text.split("\n")

@@ -12,6 +12,7 @@ from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.exchange import is_foreign
+from octavo.io.encoding import UTF8
 from octavo.io.run_folder import read_record
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.tasks.run import Run
@@ -79,7 +80,7 @@ def open_run(run: Any) -> Any:
 
 def evaluate(
     run: Any, text: str | bytes | Path | Sequence[str | Path] | None = None, *, field: str = "text",
-    errors: str = "strict",
+    errors: str = "strict", encoding: str = UTF8,
 ) -> Any:  # fmt: skip
     """How good a run is, by its task: of a language model, the bits that a text costs, where a str or bytes is the text
     itself, a Path a file, a folder or a source, and a list of those becomes a row for each, and a total. Without a
@@ -94,7 +95,7 @@ def evaluate(
         named = [("text", text_in_memory(_bytes_of(text), run.record.get("preprocess", ())))]
     else:
         paths = [text] if isinstance(text, Path) else list(text)
-        named = [(str(path), open_for(run, path, field, errors)) for path in paths]
+        named = [(str(path), open_for(run, path, field, errors, encoding)) for path in paths]
     if not named:
         raise UserError("there is nothing to score: the list of files is empty; name at least one")
     scores = [score_text(run.model, run.tokenizer, split, name, label) for name, split in named]
@@ -106,10 +107,11 @@ def _check_run(run: Any) -> None:
         raise UserError(f"a run is asked for, not {type(run).__name__} {run!r}; get one with octavo.load(PATH)")
 
 
-def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict") -> Split:
+def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict", encoding: str = UTF8) -> Split:
     """A text as the run's tokenizer wants it: with the preprocessing the run was trained with."""
     errors = "raw" if run.tokenizer.reads_raw_bytes and errors == "strict" else errors
-    return open_text(source, field=field, errors=errors, preprocess=run.record.get("preprocess", ()))  # type: ignore[arg-type]
+    steps, how = run.record.get("preprocess", ()), {"errors": errors, "encoding": encoding}
+    return open_text(source, field=field, preprocess=steps, **how)  # type: ignore[arg-type]
 
 
 def label_of(run: Run, errors: str = "strict") -> str:
