@@ -20,12 +20,17 @@ class EncodingError(UserError):
         )
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """The remedy for a name that is not known: the nearest one that is, or something else to do."""
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like another one; empty where none is."""
     import difflib  # here, because only mistakes need it
 
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean {near[0]}?" if near else otherwise
+    return next(iter(difflib.get_close_matches(name, list(known), 1)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The remedy for a name that is not known: the nearest one that is, or something else to do."""
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else otherwise
 
 
 class Stopped(KeyboardInterrupt):

@@ -9,6 +9,7 @@ import os
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -16,10 +17,13 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from octavo.cli.help import HELP_FLAGS, Description, help_text
 from octavo.cli.output import Output
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.files import check_new
 
+DESCRIBED: ContextVar[list[Description] | None] = ContextVar("DESCRIBED", default=None)
+"""Where descriptions of commands go that help is asked for; None: help is printed."""
 F = TypeVar("F", bound=Callable[..., Any])
 STYLE = (OmitArgPrefixes, FlagCreatePairsOff)
 TEXTS = "A named dataset (octavo data list), a file, several, a folder, or - for standard input."
@@ -51,7 +55,20 @@ def run_command(function: Callable[..., Any], prog: str, argv: Sequence[str]) ->
     """
     function = with_force(function) if written_paths(function) else function
     function = with_json(function) if typing.get_type_hints(function).get("return") is Output else function
+    if any(word in HELP_FLAGS for word in argv):
+        _show_help(function, prog)
+        return
     tyro.cli(function, prog=prog, args=with_current_flags(argv, renamed_flags(function)), config=STYLE)
+
+
+def _show_help(function: Callable[..., Any], prog: str) -> None:
+    from octavo.cli.command_index import describe_command
+
+    described = describe_command(function, prog, STYLE)
+    if (recorded := DESCRIBED.get()) is not None:
+        recorded.append(described)
+    else:
+        print(help_text(prog.removeprefix("octavo "), described), end="")
 
 
 def written_paths(function: Callable[..., Any]) -> list[str]:
@@ -108,7 +125,8 @@ def run_action(verb: str, usage: str, actions: Mapping[str, Callable[..., Any]],
         print(usage, end="")
         return
     if argv[0] not in actions:
-        raise UserError(f"there is no action {argv[0]!r}; the actions of octavo {verb} are {', '.join(actions)}")
+        advice = did_you_mean(argv[0], actions, f"the actions of octavo {verb} are {', '.join(actions)}")
+        raise UserError(f"there is no action {argv[0]!r}; {advice}")
     run_command(actions[argv[0]], f"octavo {verb} {argv[0]}", argv[1:])
 
 

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Encoding, Field, NewPath, run_action, run_command
+from octavo.cli.flags import Corpora, Encoding, Field, Force, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
 from octavo.inspection.word_similarity import Compass, check
 from octavo.io.encoding import UTF8
+from octavo.io.files import check_new
 from octavo.models.parts.checks import check_positive
 from octavo.text import open_text
 from octavo.text.word_vectors import read_vectors, write_vectors
@@ -46,11 +47,12 @@ def run_vectors(argv: list[str]) -> None:
 def train(
     corpus: Corpora,
     config: GloveConfig = GloveConfig(),  # noqa: B008
-    out: NewPath = "vectors.txt",
+    out: str = "vectors.txt",
     header: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace"] = "strict",
     encoding: Encoding = UTF8,
+    force: Force = False,
     seed: int = 0,
 ) -> Output:
     """Learn GloVe vectors from a text and write them as text.
@@ -67,6 +69,7 @@ def train(
     if not corpus:
         raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
     _check_out(out, corpus)
+    check_new(out, force)
     losses: list[float] = []
     text = open_text(list(corpus), field=field, errors=errors, encoding=encoding)
     vectors, summary = train_glove(text.chunks(), config, seed, lambda row: losses.append(row["loss"]))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.datasets.sources import SOURCES, get_files
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.compressed import plain_name, stream
 from octavo.io.encoding import UTF8, decode_text
 from octavo.io.files import json_records, lines_of
@@ -197,8 +197,9 @@ def _format(text: str, source: str, how: LabelledConfig) -> Format | None:
 def _whole(source: str, encoding: str = UTF8) -> str:
     """A file's text; a byte-order mark is left out."""
     if source != "-" and not Path(source).exists():
-        known = ", ".join(name for name, one in SOURCES.items() if one.kind == "labelled")
-        raise UserError(f"there is no file {source}; name a file, or one of {known}")
+        known = [name for name, one in SOURCES.items() if one.kind == "labelled"]
+        advice = did_you_mean(source, known, f"name a file, or one of {', '.join(known)}")
+        raise UserError(f"there is no file {source}; {advice}")
     data = sys.stdin.buffer.read() if source == "-" else b"".join(stream(Path(source)))
     return decode_text(data, "standard input" if source == "-" else source, encoding).removeprefix("\ufeff")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from octavo.datasets.sources import get_files
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.encoding import UTF8, read_text
 from octavo.io.files import lines_of
 
@@ -146,7 +146,8 @@ def _read(source: Sequence[str], encoding: str = UTF8) -> tuple[tuple[str, ...],
             first, second = one.split("-")
             turned = lines if one == "kjv-asv" else Lines(lines.targets[0], (lines.sources,))
             return (first, second), turned
-        raise UserError(f"there are no pairs {one!r}: no such file, and named ones are {', '.join(NAMED)}")
+        advice = did_you_mean(one, NAMED, f"named ones are {', '.join(NAMED)}")
+        raise UserError(f"there are no pairs {one!r}: no such file, and no source of that name; {advice}")
     return _tabbed(Path(one), encoding)
 
 

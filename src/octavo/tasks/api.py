@@ -13,7 +13,7 @@ from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.exchange import is_foreign
 from octavo.io.encoding import UTF8
-from octavo.io.run_folder import read_record
+from octavo.io.run_folder import find_run, read_record
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
@@ -67,7 +67,8 @@ def load(path: str | Path) -> Any:
     """The run in a folder, of whatever task, or a language model of another format as one: a GGUF file, or a folder of
     Hugging Face's. Reading it runs no code of the folder's; what is damaged or foreign is refused.
     """
-    if is_foreign(Path(path)):
+    path = find_run(path)
+    if is_foreign(path):
         return load_language_run(path)
     record = read_record(path)
     return find_task(record["task"]).run_class.load(path, record)
