@@ -46,6 +46,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "exercises": ("exercises", "textbook exercises with checked answers; grade students' answers"),
 }
 
+USAGE_ALONE = (["data"], ["train"], ["classify"], ["cost"], ["scale"], ["exercises"])  # which alone show their usage
 USAGE = """octavo: every sequence model in the book, on one scale
 
 usage: octavo VERB ...        octavo help VERB (or octavo VERB --help) shows flags and an example
@@ -135,7 +136,7 @@ def _run_named(word: str) -> str:
 
 
 def _run(argv: list[str]) -> int:
-    words = asked_for(argv)
+    words = argv if argv in USAGE_ALONE else asked_for(argv)
     if words and words[0] in VERBS:
         if show_help(words):
             return 0

@@ -37,9 +37,17 @@ def describe_command(function: Callable[..., Any], prog: str, style: Any) -> Des
         metavar = action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar or ())
         value = readable_value(metavar) if action.nargs != 0 else ""
         value = "PATH" if flag in PATHS else value
-        described = {"flag": flag, "value": value, "help": readable_help(flag, " ".join((action.help or "").split()))}
+        described: Description = {
+            "flag": flag,
+            "value": value,
+            "help": readable_help(flag, " ".join((action.help or "").split())),
+        }
         if action.choices:
-            described["choices"] = [str(one) for one in action.choices if str(one) != "None"]
+            choices = [str(one) for one in action.choices]
+            if "None" in choices:  # then tyro has them in no order
+                choices = sorted(one for one in choices if one != "None")
+                described["value"] = "|".join(choices)
+            described["choices"] = choices
         if flag:
             title = getattr(action.container, "title", "") or "flags"
             groups.setdefault(TITLES.get(title, title.removesuffix(" options")), []).append(described)

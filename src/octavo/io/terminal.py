@@ -38,7 +38,7 @@ def _shorten_line(line: str, width: int) -> str:
         return line
     if " " in line.strip():
         return set_cell_size(line, width - 1).rstrip() + CUT
-    head = (width - 1) // 3  # the end of a path says more than its beginning
+    head = max(2, (width - 1) // 3)  # the end of a path says more than its beginning
     tail = line
     while cell_len(tail) > width - 1 - head:
         tail = tail[1:]
