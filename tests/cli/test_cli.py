@@ -157,7 +157,8 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
             "there is no model 'trasnformer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, "
             "local, linear, synthesizer, mix",
         ),
-        (["data", "gte"], "there is no action 'gte'; the actions of octavo data are list, get, show, bin"),
+        (["data", "gte"], "there is no action 'gte'; did you mean get?"),
+        (["data", "zzz"], "there is no action 'zzz'; the actions of octavo data are list, get, show, bin"),
         (["data", "show", "shakespear"], "shakespeare"),
         (["data", "show", "shakespeare", "--lines", "-1"], "lines must not be negative"),
         (["eval", "no/such/run"], "no/such/run is not a run"),

@@ -46,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("日本語のテキストです。" * 9, "shift_jis", ""),
     ],
 )  # fmt: skip
-def test_encodings_are_guessed_where_they_can_be_told_and_no_others(text: str, encoding: str, guess: str) -> None:
+def test_encodings_are_guessed_where_the_bytes_show_them(text: str, encoding: str, guess: str) -> None:
     assert guess_encoding(text.encode(encoding)[:8192]) == guess
 
 
