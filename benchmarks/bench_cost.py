@@ -92,7 +92,7 @@ def training(name: str, settings: dict[str, Any], seconds: float) -> float:
     """Tokens per second of the loop. A row has the tokens after a step, and the clock before it."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         out = Path(folder) / "run"
-        octavo.train(name, "shakespeare", out=str(out), force=True, tokenizer="byte", budget=f"{seconds}s", evaluations=1,
+        octavo.train(name, "shakespeare", out=str(out), tokenizer="byte", budget=f"{seconds}s", evaluations=1,
                      measure=False, **settings)  # fmt: skip
         rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     steps = [row for row in rows if "loss" in row]

@@ -123,7 +123,8 @@ class TrainingRun:
         seconds = sum(stage["seconds"] for stage in training["stages"])
         run.record |= {"train_seconds": seconds, f"train_{loop.stage.unit}": at.examples}
         training |= {"finished": True, "why": why, "steps": at.step}
-        training |= {loop.stage.best: at.best_value} if loop.stage.best else {}
+        best = at.best_value if at.final_value is None else at.final_value
+        training |= {loop.stage.best: best} if loop.stage.best else {}
         return self.finish(task.complete(recipe, run, self.data), rows)
 
     def finish(self, run: Any, rows: Rows) -> Any:
