@@ -256,4 +256,5 @@ SPEC = ModelSpec(
     views=(View("gates", "Hidden units", "token-rows", "tapped-values",
                 (Tap("hidden", "the output of the layer", signed=True),)),),
     summarise=lambda model, tokens: f"neural bigram of {tokens}, {model.config.hidden} hidden units",
+    equation="h = σ(x_t W_1 + b_1)\np(x_{t+1} | x_t) = softmax(h W_2 + b_2)",
 )  # fmt: skip

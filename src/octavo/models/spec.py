@@ -107,6 +107,8 @@ class ModelSpec:
     """Settings that a config has and does not use: advice leaves them out."""
     exports: tuple[str, ...] = ()
     """Formats that `octavo export` can write it in: arpa, hf."""
+    equation: str = ""
+    """What it computes, an equation a line in the letters of the code: h_t = tanh(W x_t + U h_{t-1} + b)."""
 
     @property
     def trained_by_gradient(self) -> bool:
