@@ -41,6 +41,9 @@ TRAINING_SHARE = 0.9
 MAX_BYTES = 1_000_000  # of a text's training part
 BYTE_VOCABULARY = 257
 PEAK = 1e11  # operations a second, of two cores: steps of these small models are timed whole anyway
+ROUNDS = 3
+QUICK = "quick"
+FREE_SETTINGS = ("muon_learning_rate", "weight_decay")
 QUICK_SECONDS = 26.0  # of training in `octavo compare --quick`
 
 RELU2: dict[str, Any] = {"feed_forward": "relu2"}
@@ -101,7 +104,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("what", choices=["rates", "settings", "mixture", "images"])
     arguments.add_argument("texts", nargs="*", help="text files; of images, datasets that octavo knows")
-    arguments.add_argument("--groups", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    arguments.add_argument("--groups", nargs="+", default=[*SETTINGS, QUICK], choices=[*SETTINGS, QUICK])
     arguments.add_argument("--names", nargs="+", default=["*"], help="only settings that match, beside the default")
     arguments.add_argument("--rates", type=Path, help="what `rates` wrote, here or on the machine that matters")
     arguments.add_argument("--seconds", type=float, default=60.0)
@@ -113,7 +116,7 @@ def main() -> None:
     print_machine()
     results: Any
     if args.what == "rates":
-        results = measure_rates(args.names)
+        results = measure_rates(args.groups, args.names)
         for name, rate in results.items():
             print(f"{name}: {rate:,.0f} tokens a second")
     else:
@@ -142,7 +145,7 @@ def plan(args: argparse.Namespace) -> tuple[Callable[[Cell], list[dict[str, Any]
         return train_mixtures, cells
     return train_setting, [
         Cell(group, name, text, seed, settings | steps_in(args.seconds, rates[f"{group}, {name}"]), args.device)
-        for group in args.groups for text in args.texts for seed in range(args.seeds)
+        for group in args.groups if group != QUICK for text in args.texts for seed in range(args.seeds)
         for name, settings in SETTINGS[group].items() if asked(name, args.names)
     ]  # fmt: skip
 
@@ -158,14 +161,20 @@ def steps_in(seconds: float, tokens_per_second: float) -> dict[str, Any]:
 # ---------------------------------------------------------------------- rates
 
 
-def measure_rates(names: Sequence[str]) -> dict[str, float]:
-    """Tokens a second in training, of every setting and of every network in `octavo compare --quick`."""
+def measure_rates(groups: Sequence[str], names: Sequence[str]) -> dict[str, float]:
+    """Tokens a second in training, of every setting and of every network in `octavo compare --quick`.
+
+    Medians of rounds in which every shape has its turn; rates of the optimizer change nothing about the speed.
+    """
     every: dict[str, tuple[str, Mapping[str, Any]]] = {
-        f"{group}, {name}": (group, settings) for group, named in SETTINGS.items()
-        for name, settings in named.items() if asked(name, names)
+        f"{group}, {name}": (group, {key: value for key, value in settings.items() if key not in FREE_SETTINGS})
+        for group in groups if group != QUICK for name, settings in SETTINGS[group].items() if asked(name, names)
     }  # fmt: skip
-    every |= {f"quick, {name}": (model, settings) for name, (model, settings) in networks().items()}
-    return {name: rate_of(model, settings) for name, (model, settings) in every.items()}
+    if QUICK in groups:
+        every |= {f"{QUICK}, {name}": (model, settings) for name, (model, settings) in networks().items()}
+    shapes = {json.dumps(shape): shape for shape in every.values()}
+    rounds = [{key: rate_of(*shape) for key, shape in shapes.items()} for _ in range(ROUNDS)]
+    return {name: statistics.median(one[json.dumps(shape)] for one in rounds) for name, shape in every.items()}
 
 
 def networks() -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -214,7 +223,7 @@ def train_mixtures(cell: Cell) -> list[dict[str, Any]]:
             octavo.train("ngram", part, out=runs / f"kn{order}", order=order, tokenizer="byte", measure=False)
         validation = {}
         for name, (model, settings) in networks().items():
-            given = {**settings, **steps_in(QUICK_SECONDS, cell.settings[f"quick, {name}"])}
+            given = {**settings, **steps_in(QUICK_SECONDS, cell.settings[f"{QUICK}, {name}"])}
             run = octavo.train(model, part, out=runs / name, seed=cell.seed, device=cell.device, measure=False, **given)
             validation[name] = run.record["training"]["held_out_bits_per_byte"]
         best = sorted(validation, key=validation.__getitem__)
