@@ -13,8 +13,9 @@ from octavo.cli.flags import Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.scoring.bits_per_byte import Score, score_text, total
-from octavo.scoring.range_coder import compress_bytes, decompress_bytes, prove_score
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
+from octavo.scoring.proof import prove_score
+from octavo.scoring.range_coder import compress_bytes, decompress_bytes
 from octavo.tasks import api
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
@@ -72,7 +73,8 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
         for s in (*score.rows, score)
     ]  # fmt: skip
     print_table(titles, rows)
-    print(f"policy: {score.policy}" + (f"; {score.label}: information was lost before scoring" if score.label else ""))
+    lost = ": information was lost before scoring" if NOT_COMPARABLE in score.label else ""
+    print(f"policy: {score.policy}" + (f"; {score.label}{lost}" if score.label else ""))
     if score.unknown_rate is not None:
         print(f"words that the vocabulary lacks: {score.unknown_rate:.2%}")
     if score.impossible:
