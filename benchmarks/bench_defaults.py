@@ -75,7 +75,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "weight decay 0.02, Muon at 0.08": {"weight_decay": 0.02, "muon_learning_rate": 0.08},
     },
 }  # fmt: skip
-IMAGE_STEPS = (250, 500, 1000, 2000, 4000)
+IMAGE_STEPS = (500, 1000, 2000, 4000)
 DEFAULT_IMAGE_STEPS = 2000
 MIXTURES: dict[str, Callable[[Sequence[str]], list[str]]] = {  # of the networks, the best on validation chunks first
     "kn7 and the best 2 networks": lambda best: ["kn7", *best[:2]],
