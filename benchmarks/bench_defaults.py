@@ -50,7 +50,7 @@ RELU2: dict[str, Any] = {"feed_forward": "relu2"}
 PLAIN_RELU2: dict[str, Any] = RELU2 | {"qk_norm": False}
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "gpt": {
-        "default": {"feed_forward": "gated"}, "no QK norm": {"qk_norm": False},
+        "default": {}, "no QK norm": {"qk_norm": False},
         "Muon at 0.01": {"muon_learning_rate": 0.01}, "Muon at 0.03": {"muon_learning_rate": 0.03},
         "Muon at 0.05": {"muon_learning_rate": 0.05},
         "no QK norm, Muon at 0.03": {"qk_norm": False, "muon_learning_rate": 0.03},
@@ -68,11 +68,10 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "squared ReLU, no QK norm, 2 heads, context 128": PLAIN_RELU2 | {"heads": 2, "context": 128},
     },
     "gru": {
-        "default": {}, "Muon at 0.03": {"muon_learning_rate": 0.03}, "Muon at 0.08": {"muon_learning_rate": 0.08},
+        "default": {}, "Muon at 0.03": {"muon_learning_rate": 0.03}, "Muon at 0.05": {"muon_learning_rate": 0.05},
         "weight decay 0.02": {"weight_decay": 0.02}, "weight decay 0.05": {"weight_decay": 0.05},
         "weight decay 0.2": {"weight_decay": 0.2},
-        "weight decay 0.05, Muon at 0.08": {"weight_decay": 0.05, "muon_learning_rate": 0.08},
-        "weight decay 0.02, Muon at 0.08": {"weight_decay": 0.02, "muon_learning_rate": 0.08},
+        "weight decay 0.05, Muon at 0.05": {"weight_decay": 0.05, "muon_learning_rate": 0.05},
     },
 }  # fmt: skip
 IMAGE_STEPS = (500, 1000, 2000, 4000)
