@@ -37,6 +37,13 @@ class CompareRow:
                      outputs=("terminal",))
     ] = False  # fmt: skip
     dominated: bool = False
+    behind: Annotated[
+        float | None, Column("behind", lambda row: row.shown_behind, "bits per byte more than the row above, on the "
+                             "same blocks; a tie where the 95 % interval holds zero", rank=3, of_row=True)
+    ] = None  # fmt: skip
+    behind_low: float | None = None
+    behind_high: float | None = None
+    tie: bool = False  # with the row above: the text does not tell them apart
     low: Annotated[
         float | None, Column("95 %", lambda row: row.shown_interval, "95 % confidence interval", rank=4, of_row=True)
     ] = None
@@ -57,6 +64,8 @@ class CompareRow:
     """A .npy file, seen from the folder of the comparison: the cost in bits of each byte of the held-out text."""
     policy: str = ""  # how much context each token was scored with
     impossible: int = 0  # tokens with probability zero
+    tokenizer: Annotated[str, Column("tokens", help="the tokenizer", rank=4, align="left", if_varies=True)] = ""
+    variant_of: str = ""  # the row whose model it is with another tokenizer
     error: str | None = None
 
     @property
@@ -77,6 +86,10 @@ class CompareRow:
     @property
     def shown_bits(self) -> str:
         return "failed" if self.bits_per_byte is None else show_bits(self.bits_per_byte)
+
+    @property
+    def shown_behind(self) -> str:
+        return "" if self.behind is None else "tie" if self.tie else f"{self.behind:+.4f}"
 
     @property
     def shown_interval(self) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, identity_of
-from octavo.experiments.compare.advice import advice, rank_rows
+from octavo.experiments.compare.advice import Evidence, advice, rank_rows
 from octavo.experiments.compare.config import MIX, Candidate, CompareConfig, Text, parts_of_mixture, place_of
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
-from octavo.experiments.compare.intervals import t_interval
+from octavo.experiments.compare.intervals import BlockCosts, t_interval
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
 from octavo.experiments.progress import Progress, default_progress
