@@ -45,6 +45,15 @@ def plain_json(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def rounded(value: Any, digits: int) -> Any:
+    """The value with every number in it that is no integer rounded."""
+    if isinstance(value, Mapping):
+        return {key: rounded(one, digits) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one, digits) for one in value]
+    return round(value, digits) if isinstance(value, float) else value
+
+
 def with_current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with renamed keys under their current names."""
     renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})

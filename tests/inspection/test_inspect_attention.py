@@ -20,10 +20,10 @@ from torch import Tensor
 from examples import attentive, recurrent, text
 from html_pages import HOSTILE, Page, elements
 from octavo.cli import main
-from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspection import attention_maps as attention
+from octavo.inspection.api import MAX_MAPPED_TOKENS
 from octavo.inspection.attention_maps import AttentionHead, attention_over, heads_of, in_words, lay_out, layer_rows
 from octavo.inspection.attention_page import MAP_CELLS, heads_table, maps_figure, notable, shrink
 from octavo.inspection.gradient_flow import gradient_flow

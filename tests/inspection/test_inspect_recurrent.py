@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from examples import VOCAB, attentive, mixed, recurrent, text
 from html_pages import HOSTILE, Page
 from octavo.cli import main
-from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
+from octavo.inspection.api import MAX_MAPPED_TOKENS
 from octavo.inspection.attention_maps import attention_over
 from octavo.inspection.gradient_flow import (
     default_back,

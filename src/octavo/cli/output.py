@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from octavo.config import plain_json
@@ -45,15 +45,6 @@ def print_json(value: Any) -> None:
     """One JSON value; dataclasses are objects, and numbers that are not finite are null."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(json.dumps(plain_json(value), ensure_ascii=not unicode, allow_nan=False))
-
-
-def rounded(value: Any, digits: int) -> Any:
-    """The value with every number in it that is no integer rounded."""
-    if isinstance(value, Mapping):
-        return {key: rounded(one, digits) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(one, digits) for one in value]
-    return round(value, digits) if isinstance(value, float) else value
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:

@@ -8,11 +8,12 @@ from typing import Any, Literal
 from tyro.conf import UseAppendAction
 
 from octavo.cli.flags import Device, Files, InFile, RunPath, read_file
-from octavo.cli.inspect import describe_run
+from octavo.cli.inspect import show_description
 from octavo.cli.output import Output, note, print_table, write_page
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
+from octavo.inspection.api import describe_run
 from octavo.scoring.metrics import Translated
 from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
@@ -93,7 +94,7 @@ def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | No
     """
     loaded = _load(run, "cpu")
     if text is None:
-        return describe_run(loaded)
+        return show_description(describe_run(loaded))
     one = align(loaded, text, language=into)
     if out is not None:
         write_page(out, alignment_page(PAGE_TITLE, loaded.summary(), [one]))

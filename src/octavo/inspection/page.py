@@ -11,16 +11,18 @@ from markupsafe import Markup
 from octavo.inspection.attention_page import attention_parts, logit_lens_part, three_digits
 from octavo.inspection.gradient_flow import SCALES, Activation, Flow, Norms, in_words, orthogonal_flow, rate, relative
 from octavo.inspection.inspection import Inspection
+from octavo.inspection.surprisal import Surprise
 from octavo.models.views import OPEN, SHUT, TokenRow
 from octavo.pages.figures.charts import Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips
 from octavo.pages.markup import join
-from octavo.pages.sections import paragraph, render_page, reproduce, section, table, verbatim
+from octavo.pages.sections import code, paragraph, render_page, reproduce, section, table, verbatim
 from octavo.tasks.run_page import title_of
 from octavo.text.token_display import BEGIN
 
 SHOWN_UNITS = 8  # that are drawn one by one, those that vary most
 GATE_TOKENS = 120  # that are drawn over the gates
+TABLE_TOKENS = 200  # of a table of surprisal
 QUOTED_CHARACTERS = 600  # of the text, at the top of the page
 
 WHAT_FLOWS = (
@@ -49,13 +51,14 @@ def inspect_page(inspections: Sequence[Inspection], text: str, command: str) -> 
     quoted = text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + " …"
     lead = paragraph(f"{'A model reads' if len(inspections) == 1 else f'{len(inspections)} models read'} this text:")
     return render_page(title, join(lead, verbatim(quoted)), [
-        _gradient_flow(inspections) if any(one.flow for one in inspections) else Markup(),
+        gradient_flow_section(inspections) if any(one.flow for one in inspections) else Markup(),
         *(inside_section(one, name) for one, name in zip(inspections, names, strict=True)),
         reproduce([command]),
     ])  # fmt: skip
 
 
-def _gradient_flow(inspections: Sequence[Inspection]) -> Markup:
+def gradient_flow_section(inspections: Sequence[Inspection]) -> Markup:
+    """How much of the loss's gradient arrives some steps back, beside theory."""
     found = theory(inspections)
     embedded = any(flow.depths for _, flow in _flows(inspections))
     titles, rows = flow_table(inspections, found)
@@ -145,6 +148,20 @@ def _averaged(inspections: Sequence[Inspection]) -> str:
 def fewest(inspections: Sequence[Inspection]) -> int:
     """How many tokens were read of a text that was too long; 0 where none was."""
     return min((one.read for one in inspections if one.truncated), default=0)
+
+
+def surprisal_section(tokens: Sequence[Surprise], title: str) -> Markup:
+    """Every token of a short text with its cost, its rank and what was expected; of an n-gram, the context it knows."""
+    counts = any(one.context is not None for one in tokens)
+    rows = [
+        (code(one.token), f"{one.bits:.2f}", str(one.rank), *([str(one.context or 0)] if counts else []),
+         Markup(", ").join(Markup("{} {:.0%}").format(code(token), p) for token, p in one.candidates))
+        for one in tokens[:TABLE_TOKENS]
+    ]  # fmt: skip
+    known = "Known context: how many tokens before it the longest n-gram has that ends with it."
+    columns = ("token", "bits", "rank", *(["known context"] if counts else []), "most probable")
+    drawn = table(columns, rows, numeric=(1, 2, 3) if counts else (1, 2))
+    return section(title, drawn, paragraph(known, quiet=True) if counts else "")
 
 
 def inside_section(one: Inspection, name: str) -> Markup:
