@@ -27,7 +27,6 @@ from html_pages import Page, sentences
 from octavo.cli import main
 from octavo.errors import UserError
 from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, read_comparison
-from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
 from octavo.experiments.compare.compressors import best_way
 from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
 from octavo.experiments.compare.intervals import block_count
@@ -619,75 +618,6 @@ def test_compressors_are_given_what_stands_just_before(whole: tuple[Comparison, 
     for name in ("zlib", "bz2", "xz", "zstd"):
         assert comparison[name].bits_per_byte == 8 * best_way(name, train, valid)(valid) / len(valid)
         assert comparison[name].title == f"{name}, given the training text"
-
-
-# ---------------------------------------------------------------------- the verdict
-
-
-def row(model: str, bits: float | None, seconds: float | None = 10.0, size: int = 1000, rate: float = 100.0,
-        **more: Any) -> CompareRow:  # fmt: skip
-    return CompareRow(model, more.pop("title", model.upper()), more.pop("family", "recurrent"), bits, seconds=seconds,
-               bytes=size, score_rate=rate, **more)  # fmt: skip
-
-
-def test_dominated_is_worse_in_one_and_better_in_nothing() -> None:
-    rows = [
-        row("a", 2.0), row("same", 2.0), row("slower", 2.0, rate=99.0), row("longer", 2.0, 11.0),
-        row("larger", 2.0, size=1001), row("worse", 2.1), row("worse-but-quick", 2.1, 9.0),
-        row("worse-but-small", 2.1, size=999), row("worse-but-fast", 2.1, rate=101.0),
-        row("compressor", 1.0, 0.0, 0, 1e9, family="compressor"), row("impossible", math.inf, 0.0, 0, 1e9),
-        row("failed", None, 0.0, 0, 1e9, error="no"), row("unknown-time", 2.5, None),
-    ]  # fmt: skip
-    assert [one.model for one in mark_dominated(rows) if one.dominated] == ["slower", "longer", "larger", "worse"]
-
-
-def test_the_best_is_a_model_and_failed_rows_come_last() -> None:
-    rows = rank_rows([row("failed", None, error="no"), row("b", 3.0), row("xz", 2.0, family="compressor"),
-                   row("never", math.inf, impossible=1), row("a", 2.5)])  # fmt: skip
-    assert [one.model for one in rows] == ["xz", "a", "b", "never", "failed"]
-    assert [one.model for one in rows if one.best] == ["a"]
-
-
-def test_the_advice_says_what_the_rows_say() -> None:
-    rows = [
-        row("mix", 2.0, 100.0, 9_000_000, generation_rate=100.0, title="mixture", family="mixture"),
-        row("kn7", 2.05, 1.0, 8_000_000, generation_rate=150.0, title="7-gram", family="counts"),
-        row("gru", 2.15, 50.0, 3_000_000, generation_rate=900.0),
-        row("gpt", 2.3, 50.0, generation_rate=5000.0, family="attention"),
-        row("xz", 2.5, None, family="compressor", title="xz, given the training text"),
-    ]  # fmt: skip
-    falling = [(0.1, 3.0), (0.5, 2.6), (0.8, 2.4), (1.0, 2.3)]
-    flat = [(0.1, 3.0), (0.5, 2.3), (0.8, 2.31), (1.0, 2.3)]
-    assert advice(rows, {"gpt": falling, "gru": flat}) == (
-        "mix (mixture) is the best of these: 2.000 bits per byte, 20% less than xz, given the training text.",
-        "kn7 (7-gram) is 2.5% behind the best and trains 100 times faster, in 1.0 s: take it if you train often.",
-        "gru is the smallest that is not more than 10% behind: 3.0 MB on disk instead of 9.0 MB, 7.5% behind the best.",
-        "gru generates fastest among those near the best: 900 tokens a second instead of 100.",
-        "With this budget no neural model alone is better than kn7, which only counts.",
-        "gpt was still getting better when the budget was spent: a larger --budget, or a GPU (--device cuda), may "
-        "change the order.",
-        "gru did not get better in the last third of the budget: more of it would be wasted.",
-    )  # fmt: skip
-
-
-def test_the_advice_claims_nothing_that_the_rows_do_not_hold() -> None:
-    assert advice([row("failed", None, error="no")]) == (
-        "No model could be trained and measured, so nothing can be recommended.",
-    )  # fmt: skip
-    (only,) = advice([row("gru", 2.0)])
-    assert only == "gru (GRU) is the best of these: 2.000 bits per byte."
-    seeds = [row("a", 2.0, low=1.9, high=2.1, interval="over 3 seeds"),
-             row("b", 2.05, low=1.95, high=2.15, interval="over 3 seeds")]  # fmt: skip
-    assert "Over 3 seeds, b cannot be distinguished from it." in advice(seeds)
-    better = advice([row("kn7", 2.1, family="counts"), row("gru", 2.0), row("rnn", 2.2)])
-    assert "Alone, gru is better than kn7, which only counts; the other one has not got there." in better
-    beaten = advice([row("bag", 4.0, family="counts"), row("xz", 2.0, family="compressor", title="xz")])
-    assert beaten[0] == "bag (BAG) is the best of these: 4.000 bits per byte, 100% more than xz."
-
-
-def test_how_far_a_curve_fell_at_the_end_is_against_the_best_before() -> None:
-    assert fall_at_the_end([(0.3, 4.0), (0.6, 2.0), (1.0, 1.9)]) == pytest.approx(0.05)
-    assert fall_at_the_end([(0.3, 1.8), (0.6, 2.0), (1.0, 1.9)]) < 0
 
 
 # ---------------------------------------------------------------------- on the terminal

@@ -25,7 +25,7 @@ from octavo.models.parts.block import TransformerBlock, add_positions
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import Norm, init_tables
 from octavo.models.recurrent import layers_of
-from octavo.models.spec import ModelSpec, Preset
+from octavo.models.spec import Candidate, ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles
 
@@ -186,22 +186,31 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     ))  # fmt: skip
 
 
+TITLE = "transformer, full attention"
+PRESETS = {
+    "local": Preset(
+        "transformer, local attention", "gpt --attention local: each layer sees the last few tokens",
+        GPTConfig(attention="local"),
+    ),
+    "linear": Preset(
+        "transformer, linear attention", "gpt --attention linear: attention with a state of constant size",
+        GPTConfig(attention="linear"),
+    ),
+    "synthesizer": Preset(
+        "transformer, synthesizer", "gpt --attention dense: attention without comparing tokens",
+        GPTConfig(attention="dense"),
+    ),
+}  # fmt: skip
+
+
+def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
+    presets = (Candidate(name, preset.title, name) for name, preset in PRESETS.items())
+    return Candidate("gpt", TITLE, "gpt", tokenizers=("bpe",)), *presets
+
+
 SPEC = ModelSpec(
-    "gpt", "transformer, full attention", "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost,
-    presets={
-        "local": Preset(
-            "transformer, local attention", "gpt --attention local: each layer sees the last few tokens",
-            GPTConfig(attention="local"),
-        ),
-        "linear": Preset(
-            "transformer, linear attention", "gpt --attention linear: attention with a state of constant size",
-            GPTConfig(attention="linear"),
-        ),
-        "synthesizer": Preset(
-            "transformer, synthesizer", "gpt --attention dense: attention without comparing tokens",
-            GPTConfig(attention="dense"),
-        ),
-    },
+    "gpt", TITLE, "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost, presets=PRESETS,
+    candidates=_candidates,
     views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW),
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",

@@ -14,7 +14,7 @@ MAX_OVERLAP = 0.5  # from this share on, a text counts as part of the training t
 
 
 def overlap(blocks: Iterable[Chunk], data: bytes, probe_bytes: int = PROBE_BYTES) -> float:
-    """The share of the data that stands word for word in a text, by probes of so many bytes; too short a one has none."""
+    """The share of the data that stands word for word in a text, by probes of so many bytes; a shorter one has none."""
     last = len(data) - probe_bytes
     if last < 0:
         return 0.0

@@ -25,6 +25,10 @@ DOMINATED = (
     "and is better in one of them"
 )
 
+TIE = (
+    "tie: on the same blocks of the text, the 95 % interval of the difference from the row above holds zero"
+)  # fmt: skip
+
 Curve = Sequence[tuple[float, float]]  # the share of the budget spent, and the bits per byte of validation chunks
 
 
@@ -32,7 +36,7 @@ Curve = Sequence[tuple[float, float]]  # the share of the budget spent, and the 
 class Evidence:
     """What the advice rests on besides the rows."""
 
-    blocks: BlockCosts = BlockCosts()  # without them nothing is called a tie
+    blocks: BlockCosts = field(default_factory=BlockCosts)  # without them nothing is called a tie
     curves: Mapping[str, Curve] = field(default_factory=dict)  # of the neural models
     device: str = "cpu"
     repeated: float = 0.0  # the share of the held-out text that stands word for word in the training text
@@ -101,8 +105,8 @@ def _bits(row: CompareRow) -> float:
 def _too_little(best: CompareRow, held_out: int) -> str:
     known = f", with a 95 % interval from {best.low:.3f} to {best.high:.3f}" if best.low is not None else ""
     return (
-        f"Too little text to tell which model is best: {held_out:,} bytes were held out, and {MIN_HELD_OUT_BYTES:,} are "
-        f"the least that tells. {best.model} has the fewest bits per byte, {_bits(best):.3f}{known}. Give more text, "
+        f"Too little text to tell which model is best: {held_out:,} bytes were held out, and it takes "
+        f"{MIN_HELD_OUT_BYTES:,}. {best.model} has the fewest bits per byte, {_bits(best):.3f}{known}. Give more text, "
         f"about {size(10 * MIN_HELD_OUT_BYTES)} in all, or a text to measure on (--valid FILE)."
     )
 
@@ -141,8 +145,8 @@ def _ties(usable: Sequence[CompareRow], blocks: BlockCosts) -> list[str]:
     if not ties:
         return []
     how = "; ".join(f"{model} {one.in_words()}" for model, one in ties.items())
-    verb = "ties" if len(ties) == 1 else "tie"
-    return [f"{_named(list(ties))} {verb} with it on the {next(iter(ties.values())).blocks} blocks of this text: {how}."]
+    verb, count = "ties" if len(ties) == 1 else "tie", max(one.blocks for one in ties.values())
+    return [f"{_named(list(ties))} {verb} with it on the {count} blocks of this text: {how}."]
 
 
 def _near(usable: Sequence[CompareRow], worse: float = NEAR) -> list[CompareRow]:
@@ -216,17 +220,21 @@ def _tokenizers(usable: Sequence[CompareRow], blocks: BlockCosts) -> list[str]:
     groups: dict[str, list[CompareRow]] = {}
     for row in usable:
         groups.setdefault(row.variant_of or row.model, []).append(row)
-    words = []
-    for model, rows in groups.items():
-        if len(rows) < 2:
-            continue
-        found = blocks.difference(rows[1].model, rows[0].model)
-        others = f"{rows[1].tokenizer}: {found.in_words() if found else f'{_bits(rows[1]) - _bits(rows[0]):+.3f}'}"
-        if found is not None and found.is_tie:
-            words.append(f"{model}, {rows[0].tokenizer} and {rows[1].tokenizer} tie ({others})")
-        else:
-            words.append(f"{model}, {rows[0].tokenizer} (next {others})")
-    return [f"Which tokenizer pays: for {'; for '.join(words)}."] if words else []
+    words = [_tokenizer(model, rows, blocks) for model, rows in groups.items() if len(rows) > 1]
+    return [f"Which tokenizer pays: {'; '.join(words)}."] if words else []
+
+
+def _tokenizer(model: str, rows: Sequence[CompareRow], blocks: BlockCosts) -> str:
+    """The best tokenizers of a model, and what the usual one, or the next, needs more."""
+    found = {row.model: blocks.difference(row.model, rows[0].model) for row in rows}
+    pays = [row for row in rows if row is rows[0] or ((one := found[row.model]) is not None and one.is_tie)]
+    rest = sorted((row for row in rows if row not in pays), key=lambda row: row.model != model)
+    words = f"{_named([row.tokenizer for row in pays])} for {model}{' (a tie)' if len(pays) > 1 else ''}"
+    if not rest:
+        return words
+    more = found[rest[0].model]
+    needs = more.in_words() if more is not None else f"{_bits(rest[0]) - _bits(rows[0]):+.3f} bits per byte"
+    return f"{words}, where {rest[0].tokenizer} needs {needs}"
 
 
 def _more_time(usable: Sequence[CompareRow], evidence: Evidence) -> list[str]:

@@ -36,7 +36,7 @@ ZLIB_WINDOW_BYTES = 1 << 15  # that deflate can look back over
 BZ2_BLOCK_BYTES = 899_981  # that bzip2 -9 sorts at once, after its run-length code
 MAX_KNOWN_BYTES = 1 << 23  # of the training text that xz and zstd are given: more would only take minutes
 MAX_COMPRESSED_BYTES = 1 << 23  # in all, to find what each block of the held-out text adds
-MIN_BLOCKS = 5  # fewer say nothing of how much blocks differ
+MIN_BLOCKS, MAX_BLOCKS = 5, 10  # fewer say nothing of how much blocks differ, more take time
 
 SizeOf = Callable[[bytes], int]  # compressed bytes of a text, by a compressor that knows another
 
@@ -75,7 +75,7 @@ def block_sizes(size_of: SizeOf, data: bytes, whole: int, known_bytes: int) -> S
     """What each block of the text adds, in bytes; of a long text, of which that would take minutes, only the sum."""
     ends = block_ends(len(data))
     limit = MAX_COMPRESSED_BYTES // (known_bytes + len(data) + 1)
-    count = next((one for one in range(min(len(ends), limit), MIN_BLOCKS - 1, -1) if len(ends) % one == 0), 1)
+    count = next((one for one in range(min(MAX_BLOCKS, limit), MIN_BLOCKS - 1, -1) if len(ends) % one == 0), 1)
     if count == 1:
         return [whole]
     step = len(ends) // count

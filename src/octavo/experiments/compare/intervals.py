@@ -64,8 +64,9 @@ class BlockCosts:
 
 
 def block_count(size: int) -> int:
-    """How many blocks a text of so many bytes has."""
-    return min(MAX_BLOCKS, size // MIN_BLOCK_BYTES)
+    """How many blocks a text of so many bytes has: tens of them, which can be put together to fewer, or what fits."""
+    count = min(MAX_BLOCKS, size // MIN_BLOCK_BYTES)
+    return count - count % 10 if count > 10 else count
 
 
 def block_ends(size: int) -> list[int]:

@@ -132,7 +132,8 @@ def _measure(
         cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, low=low, high=high,
         interval=over, seconds=run.record.get("train_seconds"), parameters=sum(stored_entries(run.model).values()),
         score_rate=score.tokens / max(1e-9, score.seconds), generation_rate=rate, run=cell.key, byte_costs=costs,
-        policy=score.policy, impossible=score.impossible,
+        policy=score.policy, impossible=score.impossible, tokenizer=run.tokenizer.name,
+        variant_of=cell.options.get("variant_of", ""),
     )  # fmt: skip
     return row, score, block_bits(bits_N), sample
 
