@@ -138,8 +138,9 @@ def test_a_text_that_repeats_itself_is_for_a_compressor_and_no_model_is_recommen
     (only,) = advice(rows, Evidence(costs(kn7=0.82, kn3=0.9, bz2=0.64, xz=0.7), repeated=0.41))
     assert only == (
         "No model beats bz2: bz2, given the training text, needs 0.640 bits per byte, kn7, the best model, 0.820 "
-        "(+0.180 bits per byte, 95 % interval 0.180 to 0.180). Your text repeats itself: 41% of the held-out text stands word "
-        "for word in the training text, in stretches of 24 bytes or more, and a compressor copies those from far back."
+        "(+0.180 bits per byte, 95 % interval 0.180 to 0.180). Your text repeats itself: 41% of the held-out text "
+        "stands word for word in the training text, in stretches of 24 bytes or more, and a compressor copies "
+        "those from far back."
     )
 
 
