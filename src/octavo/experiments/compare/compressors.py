@@ -40,8 +40,8 @@ MIN_BLOCKS, MAX_BLOCKS = 5, 10  # fewer say nothing of how much blocks differ, m
 
 COMPRESSED = (
     "Each is given the training text in the way that suits it best, with the same memory for every size: zlib (a "
-    "window of 32 KiB) and zstd by a dictionary, or by what the held-out text adds to the compressed training text, whichever "
-    "is smaller; bz2 (a block of 900 kB) and xz by what it adds."
+    "window of 32 KiB) and zstd by a dictionary, or by what the held-out text adds to the compressed training text, "
+    "whichever is smaller; bz2 (a block of 900 kB) and xz by what it adds."
 )
 
 SizeOf = Callable[[bytes], int]  # compressed bytes of a text, by a compressor that knows another
