@@ -174,6 +174,28 @@ def test_minilm_gives_the_hidden_states_and_sentence_vectors_of_transformers() -
     assert cat @ feline > cat @ rain + 0.2
 
 
+def test_an_untied_bert_trained_by_transformers_keeps_the_bias_that_was_trained(
+    tokenizer: WordPiece, tmp_path: Path
+) -> None:
+    write_bert(random_bert(replace(SMALL, tasks=("words",), tied=False)), tokenizer, tmp_path / "hf")
+    theirs: Any = transformers.BertForMaskedLM.from_pretrained(tmp_path / "hf").train()
+    x_BT = torch.randint(5, 120, (2, 7), generator=seeded_generator(1))
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.5)
+    theirs(x_BT, labels=x_BT).loss.backward()
+    optimizer.step()
+    head = theirs.cls.predictions
+    assert (head.bias - head.decoder.bias).abs().max() > 0.01  # only the second has a gradient
+    theirs.eval().save_pretrained(tmp_path / "hf")
+    model, _, _ = read_bert(tmp_path / "hf")
+    assert not model.config.tied
+    expected = theirs.double()(x_BT).logits
+    torch.testing.assert_close(model.double().word_logits(model.encode(x_BT)), expected, rtol=0, atol=1e-11)
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    with pytest.raises(UserError, match=r"set tie_word_embeddings in config\.json to false"):
+        read_bert(tmp_path / "hf")
+
+
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("tasks", [(), ("words",), ("words", "next")])
 def test_what_goes_out_comes_back_and_loads_in_transformers(

@@ -23,8 +23,7 @@ LOSSY = "\nits tokenizer loses part of the text, so its bits per byte are not co
 def export(run: ExportedRun, target: Target = None, format: Literal["hf", "arpa"] | None = None) -> Output:
     """Write a model in a format that others read.
 
-    A gpt run can be exported if it has the shape of a Llama (octavo train gpt ... --feed-forward gated
-    --no-qk-norm) or of a GPT-2.
+    A gpt run goes to Hugging Face as the decoder that it is: Qwen3, Mistral, Llama or GPT-2 (docs/exchange.md).
 
     Example: octavo export runs/kn3 kn3.arpa
 

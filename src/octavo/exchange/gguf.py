@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
+from octavo.exchange.decoders import LLAMA
 from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, built, with_tokenizer
-from octavo.exchange.shapes import LLAMA, Names
+from octavo.exchange.shapes import Names
 from octavo.io.gguf import Gguf, read_gguf
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
