@@ -12,7 +12,8 @@ from tyro.conf import Positional, arg
 from octavo.cli.flags import Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
-from octavo.io.files import whole_file
+from octavo.io.files import thousands, whole_file
+from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import Score, score_text, total
 from octavo.scoring.proof import prove_score
 from octavo.scoring.range_coder import compress_bytes, decompress_bytes
@@ -55,7 +56,9 @@ def eval_(
         prove_score(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
         for row, (_, text) in zip(rows, texts, strict=True) if prove
     ]  # fmt: skip
-    return Output(score.to_json() | ({"proof": proofs} if prove else {}), lambda: _print_score(score, proofs))
+    parameters = parameter_count(loaded.model)
+    found = score.to_json() | {"parameters": parameters} | ({"proof": proofs} if prove else {})
+    return Output(found, lambda: _print_score(score, parameters, proofs))
 
 
 def print_result(result: Mapping[str, Any]) -> None:
@@ -65,7 +68,7 @@ def print_result(result: Mapping[str, Any]) -> None:
         print(f"{impossible:,} of {tokens:,} held-out tokens have probability zero; smooth the model")
 
 
-def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
+def _print_score(score: Score, parameters: int, proofs: list[dict[str, Any]]) -> None:
     titles = ("text", "bits/byte", "bits/token", "perplexity", "tokens", "bytes", "seconds")
     rows = [
         (s.name, f"{s.bits_per_byte:.4f}", f"{s.bits_per_token:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}",
@@ -73,6 +76,7 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
         for s in (*score.rows, score)
     ]  # fmt: skip
     print_table(titles, rows)
+    print(f"model: {thousands(parameters)} parameters")
     print(f"policy: {score.policy}" + (f"; {score.label}: information was lost before scoring" if score.label else ""))
     if score.unknown_rate is not None:
         print(f"words that the vocabulary lacks: {score.unknown_rate:.2%}")

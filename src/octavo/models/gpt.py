@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
-from octavo.models.cost.parts import Shape, parameter_count
+from octavo.models.cost.parts import Shape
 from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import Place
 from octavo.models.parts.block import TransformerBlock, add_positions
@@ -178,7 +178,7 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     features = f", {config.features} features" if config.attention == "linear" else ""
     reading = transformer_cost(config, model.vocab, Shape(past=config.context - 1)).total("forward")
     return Table("", (), (
-        ("parameters", f"{parameter_count(model):,}"), ("blocks", f"{config.layers}, of width {config.width}"),
+        ("blocks", f"{config.layers}, of width {config.width}"),
         ("attention", f"{config.attention}{window}{features}; heads: {config.heads}{shared}"),
         ("positions", config.positions), ("context", f"{config.context} tokens"),
         ("feed-forward", f"{config.feed_forward}, {config.inner} wide"), ("norm", config.norm),

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from octavo.config import from_json, plain_json
 from octavo.errors import UserError
 from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
-from octavo.io.files import size
+from octavo.io.files import size, thousands
 
 RESULT = "comparison.json"
 CSV = "comparison.csv"
@@ -50,7 +50,7 @@ class CompareRow:
     high: float | None = None
     interval: str = ""  # what the 95 % interval from low to high is over
     seconds: Annotated[float | None, Column("train s", show_seconds, "seconds of training", rank=1)] = None
-    parameters: Annotated[int | None, Column("params", show_amount, "weights, or n-grams", rank=5)] = None
+    parameters: Annotated[int | None, Column("params", thousands, "weights, or n-grams", rank=5)] = None
     flops: Annotated[
         float | None, Column("FLOPs", show_amount, "floating-point operations of training", rank=7)
     ] = None  # fmt: skip

@@ -44,7 +44,7 @@ def _cost(config: NGramConfig, V: int, shape: Shape) -> Cost:
     total, contexts = sum(nodes), sum(nodes[:-1])
     lengths = {"word_M": total, "alpha_M": total + 1, "first_C": contexts + 1, "gamma_C": contexts}
     tables = sum(length * DTYPES[name].itemsize for name, length in lengths.items())
-    return Cost("ngram", V, shape, (), (Cache(constant=config.order),), tables, tables_at_most=True)
+    return Cost("ngram", V, shape, (), (Cache(constant=config.order),), tables, total - 1, tables_at_most=True)
 
 
 def _sizes(model: NGram, spell: Callable[[int], str]) -> Bars:
