@@ -18,7 +18,12 @@ UNDECLARED = {
     "pandas": "to_pandas() is for those who have it, and says so to the others",
     "tensorboard": "torch.utils.tensorboard needs it: an extra, although no line imports it by name",
 }
-EXTRAS_FOR_PEOPLE = {"course", "dev", "peers"}  # the tests' and the benchmarks' needs, which the source does not import
+EXTRAS_FOR_PEOPLE = {
+    "course",
+    "dev",
+    "docs",
+    "peers",
+}  # the tests' and the benchmarks' needs, which the source does not import
 
 
 def distribution(requirement: str) -> str:

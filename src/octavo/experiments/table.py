@@ -25,7 +25,7 @@ from rich.text import Text
 from octavo.pages import sections
 
 Output = Literal["terminal", "page"]
-PLAIN_WIDTH = 160  # characters of a line where there is no terminal
+PLAIN_WIDTH = 200  # characters of a line where there is no terminal
 GAP_CHARACTERS = 3  # between two columns
 
 

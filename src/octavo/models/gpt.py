@@ -215,5 +215,12 @@ SPEC = ModelSpec(
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
     details=_details, exports=("hf",),
+    equation="""x_t = E[token_t]
+x_t ← x_t + O attention(norm(x_t)); y_t = Σ_s a_{ts} v_s with a_{ts} = softmax_s(q_t · k_s / √K), over s ≤ t
+x_t ← x_t + MLP(norm(x_t))
+p(token_{t+1} | token_1 .. token_t) = softmax(E norm(x_t))
+local: t - s < window
+linear: y_t = φ(q_t) S_t / (φ(q_t) · z_t), S_t = S_{t-1} + φ(k_t) v_tᵀ, z_t = z_{t-1} + φ(k_t)
+synthesizer: the weights a_{ts} come from token t alone""",
     unused_settings=lambda config: () if "attention_window" in config.kind.settings else ("attention_window",),
 )  # fmt: skip

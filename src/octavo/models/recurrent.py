@@ -241,9 +241,28 @@ def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:
     return replace(output(N, V, D, tied, bias=V), saved=N * D, saved_bytes=N * (4 * V + 8) + 4)
 
 
+<<<<<<< HEAD
 def _spec(
     model: type[Recurrent], title: str, description: str, tokenizers: tuple[str, ...] = (), **short: Any
 ) -> ModelSpec:  # fmt: skip
+=======
+EQUATIONS: dict[Cell, str] = {
+    "rnn": "h_t = tanh(W x_t + U h_{t-1} + b)",
+    "gru": """r_t = σ(W_r x_t + U_r h_{t-1} + b_r)
+z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
+n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + c_n))
+h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}""",
+    "lstm": """i_t = σ(W_i x_t + U_i h_{t-1} + b_i)
+f_t = σ(W_f x_t + U_f h_{t-1} + b_f)
+g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
+o_t = σ(W_o x_t + U_o h_{t-1} + b_o)
+c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t
+h_t = o_t ⊙ tanh(c_t)""",
+}
+
+
+def _spec(model: type[Recurrent], title: str, description: str, **short: Any) -> ModelSpec:
+>>>>>>> main
     cell = model.cell
     return ModelSpec(
         cell, title, description, "recurrent", model, RecurrentConfig, cost=partial(recurrent_cost, cell),
@@ -251,6 +270,7 @@ def _spec(
         candidates=lambda seconds, device: [Candidate(cell, title, cell, short_budget(seconds, **short), tokenizers)],
         summarise=lambda model, tokens:
             f"{cell.upper()} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
+        equation=f"{EQUATIONS[cell]}\np(x_{{t+1}} | x_1 .. x_t) = softmax(E h_t + b)",
     )  # fmt: skip
 
 

@@ -187,4 +187,8 @@ SPEC = ModelSpec(
     ],
     summarise=lambda model, tokens:
         f"{model.config.cell.upper()} with attention, of {tokens}, {model.config.width} units",
+    equation="""s_t = RNN(x_t, h_{t-1})
+a_t = Σ_i softmax_i(s_t · h_i / √D) h_i, over the last M states before t; a_1 = 0
+h_t = norm(s_t + a_t)
+p(x_{t+1} | x_1 .. x_t) = softmax(E h_t + b)""",
 )  # fmt: skip

@@ -17,6 +17,7 @@ from octavo.core import LanguageModel
 from octavo.models.cost.parts import Cost
 from octavo.models.views import Bars, Table, View
 from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.word_vectors import Origin
 
 Fitting = Literal["counts", "gradient", "mixture"]
 SHORT_BUDGET_SECONDS = 60.0  # of training: in less, a model gets further with settings of its own
@@ -68,6 +69,7 @@ class Fitted(NamedTuple):
     model: LanguageModel[Any]
     history: Sequence[dict[str, Any]] = ()  # rows of metrics.jsonl
     notes: Sequence[str] = ()  # for the user
+    learnt_from: Sequence[Origin] = ()  # what it started from, beside the text it was given: pretrained vectors
 
 
 FitFunction = Callable[[Tensor, Any, Tokenizer, FitContext], Fitted]
@@ -119,6 +121,8 @@ class ModelSpec:
     """Settings that a config has and does not use: advice leaves them out."""
     exports: tuple[str, ...] = ()
     """Formats that `octavo export` can write it in: arpa, hf."""
+    equation: str = ""
+    """What it computes, an equation a line in the letters of the code: h_t = tanh(W x_t + U h_{t-1} + b)."""
 
     @property
     def trained_by_gradient(self) -> bool:

@@ -27,6 +27,7 @@ from octavo.text.chunks import rechunk
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
 NOT_COMPARABLE = "not comparable"
+OTHER_TEXT = "used other text"  # than the training part: pretrained vectors, for one; it may be the reported text
 
 
 @dataclass

@@ -13,7 +13,7 @@ from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.exchange import is_foreign
 from octavo.io.run_folder import read_record
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
+from octavo.scoring.bits_per_byte import Score, score_text, total
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
 from octavo.tasks.task import find_task, task_for
@@ -111,7 +111,7 @@ def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "s
 
 def label_of(run: Run, errors: str = "strict") -> str:
     """What must stand beside the run's figures for text that was read this way."""
-    return "" if run.comparable and errors != "replace" else NOT_COMPARABLE
+    return run.label(errors != "replace")
 
 
 def generate(

@@ -66,7 +66,10 @@ def fit_mixture(config: Any, corpus: Corpus, runs: Sequence[Run]) -> Run:
     mixture.logw_GI = learner.logw_GI
     seconds = time.perf_counter() - began + sum(run.record.get("train_seconds", 0.0) for run in runs)
     mixed = [{"run": run.name, "model": run.summary()} for run in runs]
-    return Run(mixture, tokenizer, {"train_tokens": tokens, "train_seconds": seconds, "mixed": mixed})
+    record: dict[str, Any] = {"train_tokens": tokens, "train_seconds": seconds, "mixed": mixed}
+    if other := [f"{run.name}: {name}" for run in runs for name in run.record.get("other_text", ())]:
+        record["other_text"] = other
+    return Run(mixture, tokenizer, record)
 
 
 @torch.no_grad()

@@ -81,7 +81,9 @@ def block_sizes(size_of: SizeOf, data: bytes, whole: int, known_bytes: int) -> S
     """What each block of the text adds, in bytes; of a long text, of which that would take minutes, only the sum."""
     ends = block_ends(len(data))
     limit = MAX_COMPRESSED_BYTES // (known_bytes + len(data) + 1)
-    count = next((one for one in range(min(MAX_BLOCKS, limit), MIN_BLOCKS - 1, -1) if len(ends) % one == 0), 1)
+    count = next(
+        (one for one in range(min(MAX_BLOCKS, len(ends), limit), MIN_BLOCKS - 1, -1) if len(ends) % one == 0), 1
+    )
     if count == 1:
         return [whole]
     step = len(ends) // count

@@ -88,7 +88,7 @@ def measure_pretrained(cell: Cell, folder: Path) -> Json:
         shown = content_of(run, cell.key, opening(held_out), sample, path)
         write_text(folder / cell.key / SAMPLES, sample)
         write_text(folder / cell.key / REPORT, render_run_page(None, run, shown, (), path))
-    title = f"pretrained: {run.summary().split(', on ')[0]}"
+    title = f"pretrained: {run.summary().split(', on ')[0]}" + (f", {score.label}" if score.label else "")
     return _value(replace(row, title=title, bytes=_size_on_disk(path)), score, bits_K, run, stages)
 
 
@@ -113,6 +113,7 @@ def _measure(
     with timed(stages, "generation"):
         sample, rate = generate_sample(run, cell.options["seed"])
     run.model.cpu()
+    score.label = run.label()
     run.record["result"] = score.to_json()
     low, high = interval or (None, None)
     row = CompareRow(

@@ -60,4 +60,8 @@ SPEC = ModelSpec(
     summarise=lambda model, tokens: f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}",
     unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
     entries="n-grams", count_entries=lambda model: sum(model.sizes()),
+    equation="""p(w | c) = α(c w) + γ(c) p(w | c′), where c′ is the context c without its first token
+p(w | nothing) = α(w) + γ / V
+Kneser-Ney: α(c w) = (n(c w) - D) / Σ_v n(c v), with a discount D for n = 1, 2, 3 or more; γ(c) = 1 - Σ_v α(c v)
+below the highest order n(c w) counts the different tokens in front of c w""",
 )  # fmt: skip
