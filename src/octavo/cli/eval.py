@@ -12,14 +12,9 @@ from tyro.conf import Positional, arg
 from octavo.cli.flags import Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
-<<<<<<< HEAD
 from octavo.io.files import thousands, whole_file
 from octavo.models import parameter_count
-from octavo.scoring.bits_per_byte import Score, score_text, total
-=======
-from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
->>>>>>> main
 from octavo.scoring.proof import prove_score
 from octavo.scoring.range_coder import compress_bytes, decompress_bytes
 from octavo.tasks import api
@@ -81,13 +76,9 @@ def _print_score(score: Score, parameters: int, proofs: list[dict[str, Any]]) ->
         for s in (*score.rows, score)
     ]  # fmt: skip
     print_table(titles, rows)
-<<<<<<< HEAD
     print(f"model: {thousands(parameters)} parameters")
-    print(f"policy: {score.policy}" + (f"; {score.label}: information was lost before scoring" if score.label else ""))
-=======
     lost = ": information was lost before scoring" if NOT_COMPARABLE in score.label else ""
     print(f"policy: {score.policy}" + (f"; {score.label}{lost}" if score.label else ""))
->>>>>>> main
     if score.unknown_rate is not None:
         print(f"words that the vocabulary lacks: {score.unknown_rate:.2%}")
     if score.impossible:

@@ -241,11 +241,6 @@ def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:
     return replace(output(N, V, D, tied, bias=V), saved=N * D, saved_bytes=N * (4 * V + 8) + 4)
 
 
-<<<<<<< HEAD
-def _spec(
-    model: type[Recurrent], title: str, description: str, tokenizers: tuple[str, ...] = (), **short: Any
-) -> ModelSpec:  # fmt: skip
-=======
 EQUATIONS: dict[Cell, str] = {
     "rnn": "h_t = tanh(W x_t + U h_{t-1} + b)",
     "gru": """r_t = σ(W_r x_t + U_r h_{t-1} + b_r)
@@ -261,8 +256,9 @@ h_t = o_t ⊙ tanh(c_t)""",
 }
 
 
-def _spec(model: type[Recurrent], title: str, description: str, **short: Any) -> ModelSpec:
->>>>>>> main
+def _spec(
+    model: type[Recurrent], title: str, description: str, tokenizers: tuple[str, ...] = (), **short: Any
+) -> ModelSpec:  # fmt: skip
     cell = model.cell
     return ModelSpec(
         cell, title, description, "recurrent", model, RecurrentConfig, cost=partial(recurrent_cost, cell),
