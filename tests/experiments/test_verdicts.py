@@ -91,7 +91,8 @@ def test_rows_that_the_blocks_do_not_tell_apart_are_ties_and_the_others_have_the
 
 
 def test_without_blocks_nothing_is_called_a_tie() -> None:
-    assert [(one.tie, one.behind) for one in rank_rows([row("a", 2.0), row("b", 2.0)])] == [(False, None)] * 2
+    first, second = rank_rows([row("a", 2.0), row("b", 2.0)])
+    assert (first.behind, second.behind, second.behind_low, second.tie) == (None, 0.0, None, False)
 
 
 # ---------------------------------------------------------------------- a dozen comparisons

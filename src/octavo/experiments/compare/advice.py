@@ -51,10 +51,12 @@ def rank_rows(rows: Sequence[CompareRow], blocks: BlockCosts = BlockCosts()) -> 
 
 
 def _beside(row: CompareRow, above: CompareRow | None, blocks: BlockCosts) -> CompareRow:
-    """The row with its difference from the one above, where both were measured on blocks."""
-    found = blocks.difference(row.model, above.model) if above is not None and row.is_finite else None
-    if found is None:
+    """The row with its difference from the one above, and its interval where both were measured on blocks."""
+    if above is None or not (row.is_finite and above.is_finite):
         return replace(row, behind=None, behind_low=None, behind_high=None, tie=False)
+    found = blocks.difference(row.model, above.model)
+    if found is None:
+        return replace(row, behind=_bits(row) - _bits(above), behind_low=None, behind_high=None, tie=False)
     return replace(row, behind=found.mean, behind_low=found.low, behind_high=found.high, tie=found.is_tie)
 
 

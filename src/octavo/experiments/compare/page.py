@@ -15,6 +15,7 @@ from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figu
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
+from octavo.experiments.compare.settings import settings_section
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
 from octavo.io.run_folder import REPORT, SAMPLES
@@ -63,6 +64,7 @@ def comparison_page(
         section("Results", comparison_table(comparison), bullets(footnotes(comparison), "notes")),
         section("Proof", paragraph(describe_proof(comparison.proof, comparison.settings.get("prove", True)))),
         figures_section(drawn),
+        settings_section(comparison),
         same_passage(comparison, held_out, byte_costs),
         disagreements(comparison, held_out, byte_costs),
         _samples([row for row in comparison if samples.get(row.model)], samples),
