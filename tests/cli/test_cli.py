@@ -499,7 +499,7 @@ def test_evals_json_has_the_promised_keys(run: Octavo, here: Path) -> None:
     ("model", "settings"),
     [
         ("bag", {}), ("ngram", {"order": 3}), ("ngram", {"tokenizer": "word", "order": 2}),
-        ("ngram", {"tokenizer": "bpe", "size": 300, "order": 2}), ("ngram", {"preprocess": ["lower", "digits"]}),
+        ("ngram", {"tokenizer": "bpe", "vocab_size": 300, "order": 2}), ("ngram", {"preprocess": ["lower", "digits"]}),
         ("ngram", {"errors": "replace", "order": 2}), ("ngram", {"tokenizer": "char", "sentences": True}),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from octavo.errors import UserError
 from octavo.tasks.classification import TASK, held_out_examples
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import Classifier
+from octavo.tasks.predictions import classify as classify_texts
 from octavo.tasks.run_page import flags_of
 from octavo.tasks.trained_run import models_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
@@ -106,15 +107,12 @@ def predict(
         reading: Where the texts are.
         json: Print a JSON object a line, with the probability of every class.
     """
-    made = Classifier.load(run)
-    p_NC = made.probabilities(read_texts(file, reading))
+    found = classify_texts(run, read_texts(file, reading))
     if json:
-        for row in p_NC.tolist():
-            print_json(dict(zip(made.classes, row, strict=True)))
+        for one in found:
+            print_json(one.to_json())
         return
-    best = p_NC.max(1)
-    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    sys.stdout.write("".join(f"{made.classes[c]}\t{p:.4f}\n" for c, p in rows))
+    sys.stdout.write("".join(f"{one.label}\t{one.probability:.4f}\n" for one in found))
 
 
 def inspect(

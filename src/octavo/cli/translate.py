@@ -10,16 +10,16 @@ from tyro.conf import UseAppendAction
 from octavo.cli.flags import Device, Files, InFile, RunPath, read_file
 from octavo.cli.inspect import show_description
 from octavo.cli.output import Output, note, print_table, write_page
-from octavo.core import seeded_generator
-from octavo.decode import Beam, Greedy, Sample
+from octavo.decode import Beam
 from octavo.errors import UserError
 from octavo.inspection.api import describe_run
 from octavo.scoring.metrics import Translated
+from octavo.tasks.predictions import translate as translate_texts
 from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
 from octavo.tasks.translation_alignment import LONGEST, Alignment, align
 from octavo.tasks.translation_page import alignment_page
-from octavo.tasks.translator import Method, Translator
+from octavo.tasks.translator import Translator
 
 PAGE_TITLE = "What the translation attended to"
 DRAWN = 20  # translations of a page of alignments
@@ -56,8 +56,9 @@ def translate(
     content = read_file(file).decode("utf-8", "surrogateescape") if file else ""
     texts = list(text) or (content.removesuffix("\n").split("\n") if content else [])
     loaded = _load(run, device)
-    methods: dict[str, Method] = {"beam": Beam(beam, length_penalty), "greedy": Greedy(), "sample": Sample()}
-    found = loaded.into(texts, into, methods[method], seeded_generator(seed))
+    found = translate_texts(
+        loaded, texts, into=into, method=method, beam=beam, length_penalty=length_penalty, seed=seed, device=device
+    )
     if page is not None:
         _write_page(loaded, texts, found, page)
     rows = [{"text": text, **{one: found[one][n] for one in found}} for n, text in enumerate(texts)]

@@ -64,8 +64,28 @@ def domains(
 ) -> Domains:
     """Score models on excerpts of two texts, and find which words make the difference.
 
-    Without runs, the candidates (model and settings, by name) are trained on the first text, each a second time with
-    preprocessing; what is finished in `out` is used again.
+    Args:
+        runs: Folders of runs to measure. Without any, the candidates are trained on the first text, each a second
+            time with preprocessing.
+        texts: Two files or named sources; of each, the first bytes of the part that is held out are scored.
+        bytes: How many bytes of each text.
+        preprocess: What the second of each pair does to its text: lower, digits, ptb, sentences.
+        out: The folder for the page and the runs; what is finished there is used again.
+        budget: How long each neural model may train.
+        seed: For the training.
+        jobs: How many models to work on at a time.
+        candidates: Model and settings, by name, in place of the usual ones.
+        progress: Where progress is shown; by default on standard error.
+
+    Returns:
+        The models with their readings of both texts and the gap between them, and `rows` for a table.
+
+    Raises:
+        UserError: There are not two texts, or one is empty.
+
+    Example:
+        >>> octavo.domains(["runs/kn3"], texts=["book.txt", "other.txt"], bytes=500, out="runs/domains")
+        <octavo domains book.txt and other.txt: 1 model>
     """
     named, texts, steps, folder = list(map(str, runs)), list(map(str, texts)), tuple(preprocess), Path(out)
     _check(named, texts, bytes, steps, budget)
