@@ -225,7 +225,7 @@ def test_every_output_gives_one_count_of_parameters(
         assert listed[row.model] == rows[row.model] == count
         assert json.loads(said("eval", path, "--json"))["parameters"] == count
         assert json.loads(said("inspect", path, "--json"))["parameters"] == count
-        assert octavo.cost(path, measure=False).parameters == count
+        assert json.loads(said("cost", path, "--no-measure", "--json"))["parameters"] == count
         assert all(words in text for text in (printed, table, page))
         assert f"model: {words} parameters" in said("eval", path)
         assert f"parameters     {words}\n" in said("inspect", path)
@@ -242,7 +242,8 @@ def test_training_tells_the_count_too(corpus: Path, tmp_path: Path, capsys: pyte
         flags = ["train", words[0], str(corpus), *words[1:], "--tokenizer", "byte", "--out", str(tmp_path / words[0])]
         assert main([*flags, "--json"]) == 0
         count = json.loads(capsys.readouterr().out)["parameters"]
-        assert count == octavo.inspect(tmp_path / words[0]).to_json()["parameters"]
+        assert main(["inspect", str(tmp_path / words[0]), "--json"]) == 0
+        assert count == json.loads(capsys.readouterr().out)["parameters"]
     assert main(["train", "bag", str(corpus), "--tokenizer", "byte", "--out", str(tmp_path / "again")]) == 0
     assert "\n257 parameters, trained on " in capsys.readouterr().out
 

@@ -154,10 +154,11 @@ def test_every_output_gives_one_count_of_parameters(folder: Path, capsys: pytest
         count = sum(weight.numel() for weight in run.model.parameters())
         words = f"{count:,}"
         assert run_rows.parameters_of(read_record(path), path) == count
-        assert octavo.inspect(path).to_json()["parameters"] == count
+        assert json.loads(printed(capsys, "inspect", str(path), "--json"))["parameters"] == count
         assert f"parameters     {words}\n" in printed(capsys, "inspect", str(path))
         if name in ("vit", "davit", "seq2seq", "seq2seq-recurrent", "facts"):
-            assert octavo.cost(str(path)).parameters == count
+            cost = json.loads(printed(capsys, "cost", str(path), "--no-measure", "--json"))
+            assert cost["parameters"] == count
         if name != "linear":
             assert words in (path / "report.html").read_text(encoding="utf-8") or name in ("bert", "facts")
     listed = printed(capsys, "list", str(folder / "runs"))
