@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import json
 import math
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -236,6 +238,25 @@ def test_every_output_gives_one_count_of_parameters(
     parts = sum(comparison[name].parameters or 0 for name in ("kn7", "rnn", "gru", "gpt") if name in mix.title)
     weights = octavo.load(folder / "mix").model.logw_GI.numel()
     assert mix.parameters == parts + weights  # of a mixture, its parts and its own weights
+
+
+def test_the_page_tells_settings_and_its_command_to_train_longer_works_when_pasted(
+    whole: tuple[Comparison, str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison, _, _ = whole
+    assert comparison.folder is not None
+    page = html.unescape((comparison.folder / "report.html").read_text(encoding="utf-8"))
+    settings = page[page.index(">Settings<") : page.index("To train one of them 10 times as long")]
+    rnn = octavo.load(comparison.folder / "rnn")
+    for words in ("2 layers of 256", "byte, 257", f"{rnn.record['train_tokens']:,}, ", "0.004, matrices 0.05 (muon)"):
+        assert words in settings
+    (command,) = re.findall(r"^octavo train rnn .*$", page, re.MULTILINE)
+    assert main(shlex.split(command)[1:]) == 0
+    assert "bits per byte" in capsys.readouterr().out
+    longer = octavo.load(f"{comparison.folder}-longer/rnn")
+    assert longer.record["training"]["steps"] == 20  # ten times two
+    assert longer.model.config == rnn.model.config
+    assert longer.record["corpus"] == rnn.record["corpus"]
 
 
 def test_training_tells_the_count_too(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
