@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Field, Files, RunPath, read_file
+from octavo.cli.flags import WRITTEN, Encoding, Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 from octavo.io.files import thousands, whole_file
 from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
@@ -23,7 +24,7 @@ from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 
 InPath = Annotated[Positional[str], arg(metavar="IN")]
-OutPath = Annotated[Positional[str], arg(metavar="OUT")]
+OutPath = Annotated[Positional[str], arg(metavar="OUT"), WRITTEN]
 
 
 def eval_(
@@ -32,6 +33,7 @@ def eval_(
     prove: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace", "raw"] = "strict",
+    encoding: Encoding = UTF8,
 ) -> Output:
     """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
 
@@ -46,8 +48,9 @@ def eval_(
     if loaded.unfinished:
         note(f"{run}: its training is not finished; these are its best weights so far")
     if files:
-        texts = [(name, api.open_for(loaded, name, field, errors)) for name in files]
+        texts = [(name, api.open_for(loaded, name, field, errors, encoding)) for name in files]
         label = api.label_of(loaded, errors)
+        note(*(line for _, split in texts for line in split.text.notes))
     else:
         texts = [held_out(loaded)]
         label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))

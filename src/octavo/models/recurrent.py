@@ -38,7 +38,7 @@ class RecurrentConfig:
     dropout: float = 0.0
     """Dropout: of embeddings, between layers and before the output."""
     tied: bool = True
-    """Take the embeddings as output weights too."""
+    """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     init: Init = "orthogonal"
     """How recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
     forget_bias: float = 1.0

@@ -33,7 +33,7 @@ from octavo.training.schedule import Budget
 
 KIND = "scaling experiment"
 TEXT = ("tokenizer", "vocab_size", "size", "min_count", "split", "errors")  # settings that both models share
-SOURCE = ("valid", "field")  # and those that only say where the text is
+SOURCE = ("valid", "field", "encoding")  # and those that only say where the text is
 HELD_OUT_BYTES = 1_000_000
 LENGTHS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 SIZES = (1 / 4, 1 / 2, 1.0)
