@@ -38,7 +38,7 @@ def compressor(name: str, bits: float) -> CompareRow:
 def costs(noise: float = 0.01, size: int = BYTES, blocks: int = BLOCKS, **bits: float) -> BlockCosts:
     """Bits of blocks whose mean is that of the rows: blocks are hard or easy for all, and a little different for each.
 
-    Every other block is a little dearer for every other model, so that half the interval of two neighbours is
+    Every other block costs a little more for every other model, so that half the interval of two neighbours is
     2 x noise x 2.02 / sqrt(40), and of models with the same parity zero.
     """
     text_K = 0.3 * np.sin(np.arange(blocks))
