@@ -180,6 +180,7 @@ class GRU(Recurrent):
     """h' = (1 - z) n + z h: the update gate z says how much of the old state stays."""
 
     cell = "gru"
+    muon_learning_rate = 0.08  # better than 0.05 on four texts, by 0.009 bits per byte after 60 s and 0.026 after 180 s
 
 
 class LSTM(Recurrent):
