@@ -16,8 +16,7 @@ from octavo.exchange.bert import is_bert, write_bert
 from octavo.exchange.imported import TokenIds
 from octavo.io.files import check_new
 from octavo.io.run_folder import CONFIG, TENSORS, check_out
-from octavo.models import spec_of
-from octavo.models.cost.parts import parameter_count
+from octavo.models import parameter_count, spec_of
 from octavo.tasks.api import open_run
 from octavo.tasks.encoder import NAMED, Encoder, load_encoder
 from octavo.tasks.run import Run, load
