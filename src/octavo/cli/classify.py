@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import InFile, run_action, run_command
+from octavo.cli.flags import InFile, MaybeNewPath, run_action, run_command
 from octavo.cli.output import Output, note, print_json, print_table, write_page
 from octavo.cli.train import train_command
 from octavo.datasets.labels import Labelled, LabelledConfig, read_texts
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.tasks.classification import TASK, held_out_examples
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import Classifier
@@ -58,7 +58,8 @@ def run_classify(argv: list[str]) -> None:
         print(usage, end="")
         return
     if argv[1] not in MODELS:
-        raise UserError(f"there is no classifier {argv[1]!r}; classifiers are {', '.join(models_of(TASK.name))}")
+        advice = did_you_mean(argv[1], MODELS, f"classifiers are {', '.join(models_of(TASK.name))}")
+        raise UserError(f"there is no classifier {argv[1]!r}; {advice}")
     run_command(train_command(TASK, argv[1]), f"octavo classify train {argv[1]}", argv[2:])
 
 
@@ -121,7 +122,7 @@ def inspect(
     reading: LabelledConfig = LabelledConfig(),  # noqa: B008
     text: str | None = None,
     count: int = 5,
-    out: str | None = None,
+    out: MaybeNewPath = None,
     seed: int = 0,
 ) -> Output:
     """Its surest mistakes: what each word contributed, whether word order counts, the nearest training examples.

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Device, InFile, read_file
+from octavo.cli.flags import Device, Encoding, InFile, MaybeNewPath, read_file
 from octavo.cli.output import Output, Table, print_table
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8, decode_text
 from octavo.io.files import whole_file
 from octavo.models.parts.checks import check_positive
 from octavo.tasks.encoder import PSEUDO, load_encoder
@@ -56,7 +57,8 @@ def fill(run: BertPath, text: Sentence, top: int = 5) -> Output:
 
 
 def embed(
-    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: str | None = None, device: Device = "auto"
+    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: MaybeNewPath = None,
+    device: Device = "auto", encoding: Encoding = UTF8,
 ) -> Output:  # fmt: skip
     """Make a vector of each line of a file, and show which sentences are nearest.
 
@@ -69,7 +71,7 @@ def embed(
         out: A .npy file for the vectors: one row a line, of length one.
     """
     check_positive("top", top, 5)
-    lines = _lines(file)
+    lines = _lines(file, encoding)
     encoder = load_encoder(run)
     vectors_ND = torch.from_numpy(embed_texts(encoder, lines, device=device))
     if out is not None:
@@ -100,11 +102,8 @@ def nearest_pairs(vectors_ND: Tensor, top: int) -> list[tuple[float, int, int]]:
     return sorted(found, reverse=True)[:top]
 
 
-def _lines(file: str) -> list[str]:
-    try:
-        text = read_file(file).decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} must be UTF-8: {error}; convert it") from error
+def _lines(file: str, encoding: str) -> list[str]:
+    text = decode_text(read_file(file), file, encoding)
     if not (found := [" ".join(line.split()) for line in text.splitlines() if line.strip()]):
         raise UserError(f"there are no sentences in {file}: each stands on a line of its own")
     return found

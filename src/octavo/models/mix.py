@@ -28,7 +28,7 @@ class MixConfig:
     """How a mixture is made."""
 
     by_class: bool = True
-    """Weights for each context class (for instance each length of the longest matched n-gram); off, one set for all."""
+    """Weights for each context class (as each length of the longest matched n-gram); --no-by-class: one for all."""
     rounds: int = 100
     """At most so many rounds of expectation-maximisation."""
 

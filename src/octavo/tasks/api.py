@@ -12,7 +12,8 @@ from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.exchange import is_foreign
-from octavo.io.run_folder import read_record
+from octavo.io.encoding import UTF8
+from octavo.io.run_folder import find_run, read_record
 from octavo.scoring.bits_per_byte import Score, score_text, total
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
@@ -38,6 +39,7 @@ def train(
     seed: int = 0,
     device: str = "auto",
     measure: bool = True,
+    force: bool = False,
     **settings: Any,
 ) -> Any:
     """Train a model on a text of your own, or on a named one.
@@ -51,6 +53,7 @@ def train(
         seed: The same seed gives the same run.
         device: auto, cpu or cuda.
         measure: Score the held-out part of the text after training.
+        force: Replace a finished run at `out`, when the new one is finished; without it, that is refused.
         **settings: The model's, the task's and, of a model that is trained step by step, the loop's and the
             optimizer's: order=7, tokenizer="word", width=256, budget="3min".
 
@@ -60,7 +63,7 @@ def train(
     Raises:
         UserError: There is no such model, text or setting; the message names the nearest one.
 
-    Example:
+    Examples:
         >>> run = octavo.train("ngram", "book.txt", order=3, tokenizer="byte")
         >>> run
         <octavo run 'ngram': ngram (order 3, ...
@@ -69,7 +72,7 @@ def train(
     given = {**settings, **({"parts": list(parts)} if parts else {})}
     recipe = task.recipe(model, given, seed, device, ("parts",))
     sources = [corpus] if isinstance(corpus, str | Path) else corpus
-    return train_run(task, recipe, [str(source) for source in sources], out, measure)
+    return train_run(task, recipe, [str(source) for source in sources], out, measure, force=force)
 
 
 def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Any:
@@ -86,7 +89,7 @@ def resume(path: str | Path, *, budget: str | None = None, measure: bool = True)
     Raises:
         UserError: There is nothing to resume in the folder.
 
-    Example:
+    Examples:
         >>> octavo.resume("runs/gru", budget="30steps")
         <octavo run 'gru' at runs/gru: gru (...
     """
@@ -105,12 +108,13 @@ def load(path: str | Path) -> Any:
     Raises:
         UserError: There is no run, or it is damaged or foreign.
 
-    Example:
+    Examples:
         >>> run = octavo.load("runs/kn3")
         >>> run.tokenizer.name, run.model.config.order
         ('byte', 3)
     """
-    if is_foreign(Path(path)):
+    path = find_run(path)
+    if is_foreign(path):
         return load_language_run(path)
     record = read_record(path)
     return find_task(record["task"]).run_class.load(path, record)
@@ -123,7 +127,7 @@ def open_run(run: Any) -> Any:
 
 def evaluate(
     run: Any, text: str | bytes | Path | Sequence[str | Path] | None = None, *, field: str = "text",
-    errors: str = "strict",
+    errors: str = "strict", encoding: str = UTF8,
 ) -> Any:  # fmt: skip
     """Measure how good a run is: of a language model, the bits that a text costs.
 
@@ -133,6 +137,7 @@ def evaluate(
             row for each and a total. Without a text, the run's own held-out data, or what else its task evaluates.
         field: The field of JSON lines, Parquet or CSV that holds the text.
         errors: What is not UTF-8: "strict" refuses it, "replace" replaces it, "raw" keeps the bytes.
+        encoding: The encoding of files: "utf-8", "latin-1", "utf-16", ...
 
     Returns:
         The score: `bits_per_byte`, `bits`, `perplexity`, and the most surprising `passages`. Of another task, its
@@ -141,7 +146,7 @@ def evaluate(
     Raises:
         UserError: There is nothing to score, or it is not text.
 
-    Example:
+    Examples:
         >>> score = octavo.evaluate("runs/kn3", "to be or not to be")
         >>> score.bytes, 0 < score.bits_per_byte < 8
         (18, True)
@@ -158,7 +163,7 @@ def evaluate(
         named = [("text", text_in_memory(bytes_of(text), run.record.get("preprocess", ())))]
     else:
         paths = [text] if isinstance(text, Path) else list(text)
-        named = [(str(path), open_for(run, path, field, errors)) for path in paths]
+        named = [(str(path), open_for(run, path, field, errors, encoding)) for path in paths]
     if not named:
         raise UserError("there is nothing to score: the list of files is empty; name at least one")
     scores = [score_text(run.model, run.tokenizer, split, name, label) for name, split in named]
@@ -178,7 +183,7 @@ def tokenize(run: Run | str | Path, text: str | bytes) -> list[str]:
     Raises:
         UserError: The run is not one of a language model.
 
-    Example:
+    Examples:
         >>> octavo.tokenize("runs/kn3", "to be")
         ['t', 'o', '␣', 'b', 'e']
     """
@@ -194,10 +199,11 @@ def language_run(run: Any) -> Run:
     return found
 
 
-def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict") -> Split:
+def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict", encoding: str = UTF8) -> Split:
     """A text as the run's tokenizer wants it: with the preprocessing the run was trained with."""
     errors = "raw" if run.tokenizer.reads_raw_bytes and errors == "strict" else errors
-    return open_text(source, field=field, errors=errors, preprocess=run.record.get("preprocess", ()))  # type: ignore[arg-type]
+    steps, how = run.record.get("preprocess", ()), {"errors": errors, "encoding": encoding}
+    return open_text(source, field=field, preprocess=steps, **how)  # type: ignore[arg-type]
 
 
 def label_of(run: Run, errors: str = "strict") -> str:
@@ -227,7 +233,7 @@ def generate(
     Raises:
         UserError: There is no such method or setting.
 
-    Example:
+    Examples:
         >>> once = octavo.generate("runs/kn3", prompt="to ", max_tokens=20, seed=1)
         >>> once == octavo.generate("runs/kn3", prompt="to ", max_tokens=20, seed=1)
         True

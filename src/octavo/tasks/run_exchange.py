@@ -14,9 +14,9 @@ from octavo.errors import UserError
 from octavo.exchange import FORMATS, find_format, read_foreign
 from octavo.exchange.bert import is_bert, write_bert
 from octavo.exchange.imported import TokenIds
+from octavo.io.files import check_new
 from octavo.io.run_folder import CONFIG, TENSORS, check_out
-from octavo.models import spec_of
-from octavo.models.cost.parts import parameter_count
+from octavo.models import parameter_count, spec_of
 from octavo.tasks.api import open_run
 from octavo.tasks.encoder import NAMED, Encoder, load_encoder
 from octavo.tasks.run import Run, load
@@ -51,13 +51,17 @@ class Exported:
         return f"<octavo export {str(self.path)!r}: {FORMATS[self.format].title}, {self.bytes:,} bytes>"
 
 
-def export(run: Run | Encoder | str | Path, target: str | Path | None = None, format: str | None = None) -> Exported:
+def export(
+    run: Run | Encoder | str | Path, target: str | Path | None = None, format: str | None = None, *,
+    replace: bool = True,
+) -> Exported:  # fmt: skip
     """Write a run's model in a format that other programs read.
 
     Args:
         run: A run, or the path of its folder: of an n-gram, a gpt or a bert.
         target: The file or folder to write, by default beside the run; a file's .gz compresses it.
         format: "arpa" is what KenLM and SRILM read, "hf" a folder for transformers; by default what suits the model.
+        replace: Whether to replace what stands at the target.
 
     Returns:
         Where it was written, with notes on what other programs must know.
@@ -65,7 +69,7 @@ def export(run: Run | Encoder | str | Path, target: str | Path | None = None, fo
     Raises:
         UserError: The model cannot be written in that format.
 
-    Example:
+    Examples:
         >>> octavo.export("runs/kn3", "kn3.arpa")
         <octavo export 'kn3.arpa': an ARPA file of n-grams, ... bytes>
     """
@@ -76,6 +80,7 @@ def export(run: Run | Encoder | str | Path, target: str | Path | None = None, fo
     if target is None and loaded.path is None:
         raise UserError("a run that has no folder needs a target: octavo.export(run, PATH)")
     path = Path(target or loaded.path.parent / f"{loaded.name}{FORMATS[chosen].suffix}")
+    check_new(path, force=replace)
     notes = export_run(loaded, path, chosen)
     written = path / TENSORS if path.is_dir() else path
     return Exported(path, chosen, written.stat().st_size, size_of_model(loaded)[0], notes)
@@ -100,7 +105,7 @@ def import_model(
     Raises:
         UserError: It is no model that octavo can read, or it is damaged.
 
-    Example:
+    Examples:
         >>> exported = octavo.export("runs/kn3", "kn3.arpa")
         >>> again = octavo.import_model("kn3.arpa", tokenizer_of="runs/kn3")
         >>> before, after = (octavo.evaluate(one, "to be or not to be").bits for one in ("runs/kn3", again))

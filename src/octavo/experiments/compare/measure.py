@@ -27,7 +27,7 @@ from octavo.experiments.compare.intervals import block_bits, block_interval
 from octavo.experiments.compare.rows import CompareRow
 from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
-from octavo.models import stored_entries
+from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
@@ -60,7 +60,7 @@ def measure_candidate(cell: Cell, folder: Path) -> Json:
     stages, path = Stages(float), folder / cell.key
     device = pick_device(cell.settings.get("device", "auto")) if cell.budget else torch.device("cpu")
     parts = {"parts": [str(folder / part) for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
-    text = {"valid": cell.data["valid"], "field": cell.data["field"]}
+    text = {key: cell.data[key] for key in ("valid", "field", "encoding") if key in cell.data}
     with timed(stages, "training"), peak_memory(device) as peak:
         run = train_or_resume(cell, folder, cell.data["sources"], **text, **parts)
     row, score, bits_K, sample = _measure(cell, run, folder, held_out, device, stages)
@@ -118,9 +118,10 @@ def _measure(
     low, high = interval or (None, None)
     row = CompareRow(
         cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, low=low, high=high,
-        interval=over, seconds=run.record.get("train_seconds"), parameters=sum(stored_entries(run.model).values()),
+        interval=over, seconds=run.record.get("train_seconds"), parameters=parameter_count(run.model),
         score_rate=score.tokens / max(1e-9, score.seconds), generation_rate=rate, run=cell.key, byte_costs=costs,
-        policy=score.policy, impossible=score.impossible,
+        policy=score.policy, impossible=score.impossible, tokenizer=run.tokenizer.name,
+        variant_of=cell.options.get("variant_of", ""),
     )  # fmt: skip
     return row, score, block_bits(bits_N), sample
 

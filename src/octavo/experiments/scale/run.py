@@ -33,7 +33,7 @@ from octavo.training.schedule import Budget
 
 KIND = "scaling experiment"
 TEXT = ("tokenizer", "vocab_size", "size", "min_count", "split", "errors")  # settings that both models share
-SOURCE = ("valid", "field")  # and those that only say where the text is
+SOURCE = ("valid", "field", "encoding")  # and those that only say where the text is
 HELD_OUT_BYTES = 1_000_000
 LENGTHS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 SIZES = (1 / 4, 1 / 2, 1.0)
@@ -170,7 +170,7 @@ def scale(
     Raises:
         UserError: The text is too short, or there is no such model or setting.
 
-    Example:
+    Examples:
         >>> from octavo.experiments.scale import ScalePlan
         >>> octavo.scale("ngram", "book.txt", order=3, plan=ScalePlan((0.25, 0.5, 1.0)), out="runs/scale")
         <octavo scaling of ngram on book.txt: 3 points>
