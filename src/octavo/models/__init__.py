@@ -187,7 +187,9 @@ def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) ->
     if own.keys() != tensors.keys():
         return model  # which load_tensors refuses
     # torch's to_empty does the same, but takes a second to import what it knows of symbolic shapes.
-    return model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+    apply: Any = model._apply
+    apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+    return model
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
