@@ -42,6 +42,8 @@ class Format:
     """write(model, tokenizer, target): writes the model and returns notes for the user."""
     suffix: str = ""
     """What the name of a target ends in."""
+    precisions: tuple[str, ...] = ()
+    """What its weights can be stored in, the usual one first; none: as the model has them."""
     loads_directly: bool = True
     """Whether such a file or folder can be used in the place of a run, without importing it first."""
 
@@ -49,8 +51,16 @@ class Format:
         imported: ImportedModel = _function(self.reader)(path, tokenizer)
         return imported
 
-    def write(self, model: LanguageModel[Any], tokenizer: Tokenizer, target: str | Path) -> list[str]:
-        notes: list[str] = _function(self.writer)(model, tokenizer, target)
+    def write(
+        self, model: LanguageModel[Any], tokenizer: Tokenizer, target: str | Path, precision: str | None = None
+    ) -> list[str]:
+        """Write the model; returns notes for the user."""
+        if precision is not None and precision not in self.precisions:
+            kinds = ", ".join(self.precisions)
+            remedy = f"choose one of {kinds}" if kinds else "leave --precision out"
+            raise UserError(f"{self.title} cannot be written with precision {precision}; {remedy}")
+        options = {} if precision is None else {"precision": precision}
+        notes: list[str] = _function(self.writer)(model, tokenizer, target, **options)
         return notes
 
 
@@ -81,7 +91,10 @@ FORMATS: dict[str, Format] = {
         "a Hugging Face folder of a GPT-2, Llama, Mistral, Qwen3 or BERT", is_huggingface,
         reader="huggingface_import.read_huggingface", writer="huggingface_export.write_huggingface", suffix="-hf",
     ),
-    "gguf": Format("a GGUF file of a Llama", is_gguf, reader="gguf.read_llamacpp", suffix=GGUF_SUFFIX),
+    "gguf": Format(
+        "a GGUF file of a Llama, Qwen3 or GPT-2", is_gguf, reader="gguf.read_llamacpp", writer="gguf.write_llamacpp",
+        suffix=GGUF_SUFFIX, precisions=("float16", "q8_0", "float32"),
+    ),
     "arpa": Format(
         "an ARPA file of n-grams", is_arpa, reader="arpa.read_model", writer="arpa.write_model", suffix=ARPA_SUFFIX,
         loads_directly=False,
