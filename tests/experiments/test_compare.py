@@ -26,12 +26,14 @@ import octavo
 from html_pages import Page, sentences
 from octavo.cli import main
 from octavo.errors import UserError
+from octavo.experiments.cell import Cell
 from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, read_comparison
 from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
 from octavo.experiments.compare.compressors import best_way
 from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
 from octavo.experiments.compare.intervals import block_count
 from octavo.experiments.compare.measure import score_run
+from octavo.experiments.compare.proof import describe_proof, prove_best
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
 from octavo.models import GRU, MODELS, ModelSpec, find_spec, preset
@@ -139,13 +141,72 @@ def test_the_winner_is_proved_by_compression(whole: tuple[Comparison, str, str])
     assert proof["restored"] is True
     assert proof["claimed_bytes"] == pytest.approx(best.bits_per_byte * comparison.corpus["scored"]["bytes"] / 8)
     assert proof["archive_bytes"] <= proof["claimed_bytes"] * 1.05 + 64
-    assert "restored every byte" in " ".join(printed.split())
+    assert (proof["bytes"], proof["held_out_bytes"]) == (comparison.corpus["scored"]["bytes"],) * 2
+    assert "decompressing gave back every byte." in " ".join(printed.split())
 
 
-def test_it_ends_with_the_path_of_a_page_with_the_figures_beside_it(whole: tuple[Comparison, str, str]) -> None:
+class Killed(Progress):
+    """Is killed when the proof begins."""
+
+    def start_cell(self, cell: Any, number: int, count: int, left: float | None, rest: float = 0.0) -> None:
+        if cell.work == "proof":
+            raise SystemExit(137)
+
+
+def test_killed_during_the_proof_the_user_has_the_table_and_the_page(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (str(corpus), "--models", "bag,kn3", "--out", str(tmp_path / "out"))
+    monkeypatch.setattr("octavo.experiments.compare.run.default_progress", lambda: Killed(io.StringIO()))
+    code, printed, _ = run_cli(*words)
+    assert code == 137
+    assert "kn3" in printed
+    assert str(tmp_path / "out" / "report.html") in printed
+    before = read_comparison(tmp_path / "out")
+    assert before.proof is None
+    assert before.advice
+    assert "not proved by compression yet" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    monkeypatch.undo()
+    code, printed, _ = run_cli(*words)
+    assert code == 0
+    after = read_comparison(tmp_path / "out")
+    assert after.rows == before.rows
+    assert after.proof is not None
+    assert "Proof: By its score kn3 needs" in printed
+    assert "gave back every byte" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_proof_can_be_left_out(corpus: Path, tmp_path: Path) -> None:
+    words = (str(corpus), "--models", "bag", "--no-prove", "--out", str(tmp_path / "out"))
+    code, printed, errors = run_cli(*words)
+    assert (code, "Proof" in printed) == (0, False)
+    assert "1 of 1: bag" in errors
+    assert "(--no-prove)" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert read_comparison(tmp_path / "out").command.endswith(f"--no-prove --out {tmp_path / 'out'}")
+
+
+def test_the_proof_of_a_long_text_is_bounded_and_says_what_it_covers(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text(sentences(8000), encoding="utf-8")
+    progress = Progress(io.StringIO())
+    found = octavo.compare(tmp_path / "long.txt", models="bag", out=tmp_path / "out", progress=progress)
+    cell = json.loads((tmp_path / "out" / "cells" / "proof-bag.json").read_text())["cell"]
+    assert cell["options"]["seconds"] == pytest.approx(0.1 * sum(found.seconds.values()), rel=0.5)
+    hurried = Cell(**cell | {"options": cell["options"] | {"seconds": 0.0}})
+    proof = prove_best(hurried, tmp_path / "out")["proof"]
+    assert (proof["bytes"], proof["held_out_bytes"]) == (10_000, found.corpus["valid"]["bytes"])
+    assert proof["bytes"] < proof["held_out_bytes"]
+    assert proof["restored"]
+    assert proof["archive_bytes"] == pytest.approx(proof["claimed_bytes"], rel=1e-3, abs=64)
+    words = describe_proof(proof)
+    assert f"for the first 10,000 of the {proof['held_out_bytes']:,} bytes of the held-out text" in words
+    assert "10 % of the comparison's time, here 0 s, and covers at least 10,000 bytes" in words
+
+
+def test_it_says_where_the_page_is_with_the_figures_beside_it(whole: tuple[Comparison, str, str]) -> None:
     comparison, printed, _ = whole
     assert comparison.folder is not None
-    page = Path(printed.rstrip("\n").splitlines()[-1].split(": ")[-1])
+    (line,) = (line for line in printed.splitlines() if line.startswith("The page with figures"))
+    page = Path(line.split(": ")[-1])
     assert page == comparison.folder / "report.html"
     Page(page.read_text(encoding="utf-8"))
     assert (comparison.folder / "comparison.csv").read_text(encoding="utf-8") == comparison.to_csv()
@@ -503,10 +564,10 @@ def test_a_text_in_memory_is_compared_like_a_file(corpus: Path, tmp_path: Path) 
 
 def test_of_a_large_text_only_the_beginning_of_the_held_out_part_is_measured(tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
-    path.write_text("é" * 2_000_000, encoding="utf-8")
+    path.write_text("é" * 4_000_000, encoding="utf-8")
     corpus = open_corpus(path)
     part = CompareConfig(budget="1s").scored_part(corpus)
-    assert part.size == (1 << 17) + (1 << 11)
+    assert part.size == (1 << 18) + (1 << 12)
     assert part.start == corpus.valid.start
     odd = CompareConfig(bytes=1001).scored_part(corpus)
     assert odd.size == 1000  # no character is cut in two

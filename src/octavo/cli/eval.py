@@ -14,7 +14,8 @@ from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import Score, score_text, total
-from octavo.scoring.range_coder import compress_bytes, decompress_bytes, prove_score
+from octavo.scoring.proof import prove_score
+from octavo.scoring.range_coder import compress_bytes, decompress_bytes
 from octavo.tasks import api
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load

@@ -34,7 +34,7 @@ IDENTITY = "identity"  # in the data of a cell that measures a model which is th
 WORK = {  # what executes a cell, by its kind of work: module and function of (cell, folder of the experiment)
     "candidate": ("octavo.experiments.compare.measure", "measure_candidate"),
     "pretrained": ("octavo.experiments.compare.measure", "measure_pretrained"),
-    "proof": ("octavo.experiments.compare.measure", "prove_best"),
+    "proof": ("octavo.experiments.compare.proof", "prove_best"),
     "compressor": ("octavo.experiments.compare.compressors", "measure_compressor"),
     "scale": ("octavo.experiments.scale.measure", "measure_point"),
     "domains": ("octavo.experiments.domains.run", "measure_run"),

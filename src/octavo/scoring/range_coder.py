@@ -31,7 +31,6 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
-from octavo.scoring.bits_per_byte import Score
 from octavo.text import Tokenizer
 
 MAGIC, VERSION = b"OCTV", 1
@@ -101,20 +100,6 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, archive: b
             "probabilities here than where it was written; use the same device, thread count and torch version"
         ) from error
     return data
-
-
-def prove_score(
-    model: LanguageModel[Any], tokenizer: Tokenizer, identity: bytes, score: Score, data: bytes
-) -> dict[str, Any]:
-    """Compress and restore the text; the archive's size beside the claim."""
-    archive = compress_bytes(model, tokenizer, data, identity)
-    claimed = score.bits / 8
-    return {
-        "name": score.name, "claimed_bytes": claimed, "archive_bytes": len(archive),
-        "archive_bits_per_byte": 8 * len(archive) / max(1, len(data)),
-        "restored": decompress_bytes(model, tokenizer, archive, identity) == data,
-        "difference": len(archive) / claimed - 1 if claimed else 0.0,
-    }  # fmt: skip
 
 
 @torch.no_grad()

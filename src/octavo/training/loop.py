@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from octavo.core import eval_mode, map_state, select, state_from, tensors_of
 from octavo.errors import Stopped, UserError
+from octavo.io.progress import show_left
 from octavo.io.run_folder import BOARD, METRICS
 from octavo.training.checkpoint import (
     Checkpoint,
@@ -33,7 +34,7 @@ from octavo.training.checkpoint import (
 )
 from octavo.training.distributed import Team, joined, placed_like, swapped, unsharded, whole
 from octavo.training.loop_config import LoopConfig
-from octavo.training.metrics_log import Log, Screen, TensorBoard, clock, worth_logging
+from octavo.training.metrics_log import Log, Screen, TensorBoard, worth_logging
 from octavo.training.optimizer import Optimizers, gradient_norm
 from octavo.training.precision import Precision
 from octavo.training.schedule import Budget
@@ -344,6 +345,6 @@ class Loop:
         shown = "".join(f"  {name.replace('_', ' ')} {value:.4f}" for name, value in numbers.items())
         self.screen.show(
             f"{f'{stage.name}  ' if stage.name else ''}{spent:4.0%}  step {at.step:,}  "
-            f"loss {loss:.4f} (running average){shown}  {speed:,.0f} {stage.unit}/s{busy}  {clock(left)} left",
+            f"loss {loss:.4f} (running average){shown}  {speed:,.0f} {stage.unit}/s{busy}  {show_left(left)}",
             keep=bool(measured),
         )

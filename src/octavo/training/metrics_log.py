@@ -91,12 +91,6 @@ class Screen:
         print(f"\r\x1b[K{text[: width - 1]}", end="\n" if keep else "", file=sys.stderr, flush=True)
 
 
-def clock(seconds: float) -> str:
-    """75.2 as 1:15."""
-    minutes, left = divmod(round(max(0.0, seconds)), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{left:02}" if minutes >= 60 else f"{minutes}:{left:02}"
-
-
 class TensorBoard:
     """The same numbers as TensorBoard events, where the extra is installed."""
 

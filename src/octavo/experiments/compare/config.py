@@ -104,8 +104,8 @@ def parts_of_mixture(
 
 KIND = "comparison"
 DEFAULT_BUDGET, QUICK_BUDGET = "60s", "26s"  # of training, for a neural model
-MIN_SCORED_BYTES = 1 << 17  # of held-out text
-SCORED_BYTES_PER_SECOND = 1 << 11  # and how many more for each second of training beyond
+MIN_SCORED_BYTES = 1 << 18  # of held-out text: all of most texts
+SCORED_BYTES_PER_SECOND = 1 << 12  # and how many more for each second of training beyond
 OWN_TEXT = "text.txt"
 LONGEST_NAME = 200  # characters; a longer string is a text, not the name of one
 
@@ -136,7 +136,9 @@ class CompareConfig:
     field: str = "text"
     """JSON lines, parquet: where the text is."""
     bytes: int = 0
-    """Measure on at most so many bytes; 0: so many that measuring takes little beside the training."""
+    """Measure on at most so many bytes; 0: all that is held out, or as much as takes little beside the training."""
+    prove: bool = True
+    """Prove the best result in the end: compress the held-out text with it, and restore it."""
     seed: int = 0
     """For first weights, the order of the text, dropout and samples."""
     device: str = "auto"

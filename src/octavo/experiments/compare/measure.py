@@ -19,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 
 from octavo.config import plain_json
-from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, open_texts, train_or_resume
@@ -30,7 +29,6 @@ from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
 from octavo.models import stored_entries
 from octavo.scoring.bits_per_byte import Score, score_bytes
-from octavo.scoring.range_coder import prove_score
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import content_of, opening
@@ -99,17 +97,6 @@ def load_pretrained(name: str) -> tuple[Path, Run]:
     given = Path(name)
     path = fetch_model(name) if name in MODEL_SOURCES and not given.exists() else given
     return path, load(path)
-
-
-def prove_best(cell: Cell, folder: Path) -> Json:
-    """Compress the held-out text with the best run, and restore it."""
-    _, held_out = open_texts(cell.data)
-    run = load_pretrained(cell.model)[1] if cell.options["pretrained"] else load(folder / cell.model)
-    claim = Score(HELD_OUT, cell.options["bits"], held_out.size, cell.options["tokens"], 0.0)
-    with single_thread():
-        proof = prove_score(run.model, run.tokenizer, run.identity, claim, held_out.read())
-    verdict = "restored" if proof["restored"] else "NOT RESTORED"
-    return {"proof": proof, "summary": f"{proof['archive_bytes']:,} bytes, {verdict}"}
 
 
 def _measure(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -13,6 +12,7 @@ from markupsafe import Markup
 from octavo.experiments.compare.advice import DOMINATED
 from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
+from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
@@ -60,7 +60,7 @@ def comparison_page(
         section("Recommendation", element("div", paragraphs(comparison.advice), class_="advice"))
         if comparison.advice else NOTHING,
         section("Results", comparison_table(comparison), bullets(footnotes(comparison), "notes")),
-        _proof(comparison.proof),
+        section("Proof", paragraph(describe_proof(comparison.proof, comparison.settings.get("prove", True)))),
         figures_section(drawn),
         same_passage(comparison, held_out, byte_costs),
         disagreements(comparison, held_out, byte_costs),
@@ -80,26 +80,14 @@ def comparison_html(comparison: Comparison) -> str:
 
 def _lead(comparison: Comparison, models: int) -> str:
     corpus, budget = comparison.corpus, comparison.settings.get("budget")
-    sizes = [corpus.get(part, {}).get("bytes", 0) for part in ("train", "valid")]
+    trained = corpus.get("train", {}).get("bytes", 0)
     neural = any(row.is_neural for row in comparison)
     within = f", the neural ones for {budget} each," if budget and neural else ""
     return (
-        f"{models} models were trained on the same {sizes[0]:,} bytes{within} and measured on the same {sizes[1]:,} "
-        "bytes, which none had seen. Bits per byte is the cost of a byte of that text: uncompressed it has 8, and the "
-        "better a model predicts it, the fewer it needs."
+        f"{models} models were trained on the same {trained:,} bytes{within} and measured on "
+        f"{comparison.measured_part} that were held out, which none had seen. Bits per byte is the cost of a byte of "
+        "that text: uncompressed it has 8, and the better a model predicts it, the fewer it needs."
     )
-
-
-def _proof(proof: Mapping[str, Any] | None) -> Markup:
-    if proof is None:
-        return section("Proof", paragraph("The best result was not proved by compression this time."))
-    verdict = "gave back every byte" if proof["restored"] else "DID NOT give the text back"
-    model = proof.get("model", "the best model")
-    return section("Proof", paragraph(
-        f"By its score {model} needs {proof['claimed_bytes']:,.0f} bytes for the held-out text. octavo compressed "
-        f"the text with it into {proof['archive_bytes']:,} bytes ({proof['difference']:+.2%}), and decompressing "
-        f"{verdict}."
-    ))  # fmt: skip
 
 
 def _samples(rows: Sequence[CompareRow], samples: Mapping[str, str]) -> Markup:
@@ -164,7 +152,7 @@ def _row(row: CompareRow, address: str) -> sections.TableRow:
 def footnotes(comparison: Comparison) -> list[str]:
     """What the table's numbers mean, sentence by sentence: only what it needs."""
     intervals = list(dict.fromkeys(row.interval for row in comparison if row.interval and row.low is not None))
-    notes = []
+    notes = [f"Measured on {comparison.measured_part} held out."] if comparison.is_part_measured else []
     if any(row.dominated for row in comparison):
         notes.append(f"Grey: dominated, that is, {DOMINATED}.")
     if any(row.family == "compressor" for row in comparison):

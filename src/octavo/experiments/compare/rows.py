@@ -101,7 +101,8 @@ class Comparison:
     rows: tuple[CompareRow, ...]
     corpus: dict[str, Any]  # name, source (a list), train and valid with bytes, sha256: as a run's record has it
     proof: dict[str, Any] | None = None
-    """Of the best row: model, claimed_bytes, archive_bytes, archive_bits_per_byte, restored, difference."""
+    """Of the best row: model, claimed_bytes, archive_bytes, archive_bits_per_byte, restored, difference; bytes of the
+    held_out_bytes were proved in so many seconds, of the allowed_seconds; or error. None before it is finished."""
     settings: dict[str, Any] = field(default_factory=dict)  # budget (in words), models, seeds, seed, device, tokenizer
     machine: dict[str, Any] = field(default_factory=dict)  # system, processor, cores, memory, device
     versions: dict[str, str] = field(default_factory=dict)  # octavo, python, torch, numpy
@@ -130,6 +131,20 @@ class Comparison:
     def best(self) -> CompareRow | None:
         """The row with the fewest bits per byte, compressors aside; None where every model failed."""
         return next((row for row in self.rows if row.best), None)
+
+    @property
+    def is_part_measured(self) -> bool:
+        """Whether the held-out text was too long to be measured as a whole."""
+        scored, whole = (self.corpus.get(part, {}).get("bytes", 0) for part in ("scored", "valid"))
+        return bool(scored < whole) if scored else False
+
+    @property
+    def measured_part(self) -> str:
+        """The part of the held-out text that every row was measured on."""
+        whole = self.corpus.get("valid", {}).get("bytes", 0)
+        return f"the first {self.corpus['scored']['bytes']:,} of the {whole:,} bytes" if self.is_part_measured else (
+            f"the {whole:,} bytes"
+        )  # fmt: skip
 
     @property
     def failed(self) -> Sequence[CompareRow]:

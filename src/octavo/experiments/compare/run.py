@@ -19,8 +19,10 @@ from octavo.experiments.compare.advice import advice, rank_rows
 from octavo.experiments.compare.config import MIX, Candidate, CompareConfig, Text, parts_of_mixture, place_of
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
+from octavo.experiments.compare.forecast import PAGE_SECONDS, expected_seconds
 from octavo.experiments.compare.intervals import t_interval
 from octavo.experiments.compare.page import write_page
+from octavo.experiments.compare.proof import PROOF_SHARE
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
@@ -40,10 +42,19 @@ def compare(
     seeds, pretrained, tokenizer, ... With `jobs`, so many candidates are trained at a time. Called again with the same
     settings, it resumes where it was stopped.
     """
+    comparing = open_comparison(text, out=out, jobs=jobs, progress=progress, **settings)
+    comparing.run()
+    return comparing.prove()
+
+
+def open_comparison(
+    text: Text, *, out: str | Path | None = None, jobs: int = 1, progress: Progress | None = None, **settings: Any
+) -> Comparing:
+    """What `compare` does, in two parts: `run` gives all rows and the page, `prove` adds the proof to them."""
     for key in LISTS & settings.keys():
         several = [settings[key]] if isinstance(settings[key], str | Path) else settings[key]
         settings[key] = list(map(str, several))
-    return Comparing(text, from_json(CompareConfig, settings), out, jobs, progress or default_progress()).run()
+    return Comparing(text, from_json(CompareConfig, settings), out, jobs, progress or default_progress())
 
 
 class Comparing:
@@ -63,19 +74,23 @@ class Comparing:
         common = {"corpus": self.corpus, "settings": config.common}
         store = self.place.open_store(common, self._differs)
         self.mixture = next((one for one in self.candidates if one.name == MIX), None)
-        later = 1 + (config.seeds if self.mixture else 0)  # cells that depend on others: the proof and the mixtures
-        self.runner = Runner(store, progress, self._rows, len(self._plan()) + later, jobs, self.command)
+        self.sentences: tuple[str, ...] = ()
+        later = config.prove + (config.seeds if self.mixture else 0)  # cells that depend on others
+        self.runner = Runner(
+            store, progress, self._rows, len(self._plan()) + later, jobs, self.command, expected=expected_seconds
+        )
+        self.runner.last_seconds = PAGE_SECONDS
 
     def run(self) -> Comparison:
-        """All cells, then the proof of the best, the advice and the page."""
+        """All cells but the proof, then the advice and the page."""
         with self.progress:
             try:
+                proof = [Cell("proof", "proof", "", data=self.data)] if self.config.prove else []
+                self.runner.later = [*([self._cell(self.mixture, 0)] if self.mixture is not None else []), *proof]
                 self.runner.run(self._plan())
+                self.runner.later = proof
                 if self.mixture is not None:
                     self._run_mixture(self.mixture)
-                best = self._comparison().best
-                if best is not None:
-                    self.runner.run([self._proof(best)])
                 comparison = self._conclude()
             except KeyboardInterrupt as stop:
                 raise self.runner.stopped(stop) from stop
@@ -85,6 +100,19 @@ class Comparing:
                 f"no model could be trained and measured: {errors or 'none was asked for; add to --models'}"
             )
         return comparison
+
+    def prove(self) -> Comparison:
+        """Let the best model compress the held-out text and restore it; table, page and record get the proof added."""
+        best = self._comparison().best
+        if best is None or not self.config.prove:
+            return self._comparison()
+        with self.progress:
+            try:
+                self.runner.later = ()
+                self.runner.run([self._proof(best)])
+                return self._conclude()
+            except KeyboardInterrupt as stop:
+                raise self.runner.stopped(stop) from stop
 
     def _differs(self, common: Mapping[str, Any]) -> str:
         """How the comparison in the folder differs from this one."""
@@ -151,7 +179,10 @@ class Comparing:
     def _proof(self, best: CompareRow) -> Cell:
         """Compressing the held-out text with the best run, of several seeds the first."""
         trained = self.runner.outcomes[best.model]
-        options = {key: trained.value[key] for key in ("bits", "tokens")} | {"pretrained": best.family == PRETRAINED}
+        before = sum(one.seconds for one in self.runner.outcomes.values() if one.cell.work != "proof")
+        options = {key: trained.value[key] for key in ("bits", "tokens")} | {
+            "pretrained": best.family == PRETRAINED, "seconds": round(PROOF_SHARE * before, 1)
+        }  # fmt: skip
         model = trained.cell.model if best.family == PRETRAINED else best.model
         return Cell(
             f"proof-{best.model}", "proof", model, {"of": trained.cell.training}, self.data, options=options,
@@ -167,11 +198,12 @@ class Comparing:
     def _comparison(self) -> Comparison:
         outcomes = self.runner.outcomes
         rows = [row for one in (*self.candidates, *self.pretrained) if (row := self._row(one)) is not None]
-        proofs = [one.value["proof"] | {"model": one.cell.key.removeprefix("proof-")} for one in outcomes.values()
-                  if "proof" in one.value]  # fmt: skip
+        proofs = [one.value.get("proof", {"error": one.error}) | {"model": one.cell.key.removeprefix("proof-")}
+                  for one in outcomes.values() if one.cell.work == "proof"]  # fmt: skip
         return Comparison(
             rank_rows(rows), self.corpus, next(iter(proofs), None), self.config.to_json(),
             describe_machine(self.config.device), versions(), stage_seconds(outcomes), self.command, self.place.folder,
+            self.sentences,
         )  # fmt: skip
 
     def _row(self, candidate: Candidate) -> CompareRow | None:
@@ -196,8 +228,8 @@ class Comparing:
         curves = {  # over the share of the time
             name: [(x / points[-1][0], y) for x, y in points] for name, points in read_curves(comparison).items()
         }
-        sentences = advice(comparison.rows, curves, self.config.picked_device)
-        comparison = replace(comparison, advice=sentences)
+        self.sentences = advice(comparison.rows, curves, self.config.picked_device)
+        comparison = replace(comparison, advice=self.sentences)
         write_page(comparison, first_part(self.held_out, PAGE_BYTES).read())
         page = comparison.seconds.get("page", 0.0) + perf_counter() - began
         return self._save(replace(comparison, seconds=comparison.seconds | {"page": page}))
