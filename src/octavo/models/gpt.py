@@ -205,6 +205,6 @@ SPEC = ModelSpec(
     views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW),
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
-    details=_details, exports=("hf",),
+    details=_details, exports=("hf", "gguf"),
     unused_settings=lambda config: () if "attention_window" in config.kind.settings else ("attention_window",),
 )  # fmt: skip

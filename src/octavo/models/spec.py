@@ -104,7 +104,7 @@ class ModelSpec:
     unused_settings: Callable[[Any], Sequence[str]] = lambda config: ()
     """Settings that a config has and does not use: advice leaves them out."""
     exports: tuple[str, ...] = ()
-    """Formats that `octavo export` can write it in: arpa, hf."""
+    """Formats that `octavo export` can write it in, besides ONNX, which takes every network: arpa, hf, gguf."""
 
     @property
     def trained_by_gradient(self) -> bool:
