@@ -99,7 +99,7 @@ class GPT(LanguageModel[State]):
     def _move(self, state: State) -> State:
         """The state of a new context that begins with the last tokens of the full one."""
         kept_BS = state[1][:, self.config.moves :]
-        return self._read(self.start(len(kept_BS)), kept_BS)[1]
+        return self._read(self.start(kept_BS.shape[0]), kept_BS)[1]
 
     def _read(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         """Absorb tokens for which there is room."""
