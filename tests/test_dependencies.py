@@ -19,7 +19,12 @@ UNDECLARED = {
     "onnxscript": "torch.onnx needs it: in the extra, although no line imports it by name",
     "tensorboard": "torch.utils.tensorboard needs it: an extra, although no line imports it by name",
 }
-EXTRAS_FOR_PEOPLE = {"course", "dev", "peers"}  # the tests' and the benchmarks' needs, which the source does not import
+EXTRAS_FOR_PEOPLE = {
+    "course",
+    "dev",
+    "docs",
+    "peers",
+}  # the tests' and the benchmarks' needs, which the source does not import
 
 
 def distribution(requirement: str) -> str:

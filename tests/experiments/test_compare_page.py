@@ -179,6 +179,12 @@ def test_in_a_crowd_no_label_leaves_the_plot_and_none_overlap() -> None:
     assert crossing == []
 
 
+def test_a_compressor_that_needs_no_bits_at_all_is_left_out_of_the_figure() -> None:
+    rows = (row("kn3", 0.2), row("bz2", 0.0, "compressor", seconds=None), row("xz", 0.1, "compressor", seconds=None))
+    figure = trade_off(Comparison(rank_rows(rows), {"name": "a.txt"}), COSTS[0])
+    assert [line[0] for line in figure.data] == ["kn3", "xz"]
+
+
 def test_without_models_there_is_no_figure_and_the_page_still_stands(tmp_path: Path) -> None:
     comparison = Comparison((CompareRow("gpt", "GPT", "attention", error="no memory"),), {"name": "x"})
     assert draw_figures(comparison, {}, tmp_path) == []

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Field, run_action, run_command
+from octavo.cli.flags import Corpora, Encoding, Field, Force, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
 from octavo.inspection.word_similarity import WordVectors, check, vectors
+from octavo.io.encoding import UTF8
+from octavo.io.files import check_new
 from octavo.models.parts.checks import check_positive
 from octavo.training.glove import GloveConfig
 
@@ -45,11 +47,14 @@ def train(
     config: GloveConfig = GloveConfig(),  # noqa: B008
     out: str = "vectors.txt",
     header: bool = False,
+    whole_text: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace"] = "strict",
+    encoding: Encoding = UTF8,
+    force: Force = False,
     seed: int = 0,
 ) -> Output:
-    """Learn GloVe vectors from a text and write them as text.
+    """Learn GloVe vectors from the training part of a text, the first nine tenths, and write them as text.
 
     Example: octavo vectors shakespeare --out plays.txt
 
@@ -57,20 +62,25 @@ def train(
         config: The vectors.
         out: The file they are written to.
         header: Begin the file with word2vec's line of counts.
+        whole_text: Learn from the last tenth too, on which models are measured; runs that use the vectors say so.
         errors: What is not UTF-8: refuse it or replace it.
         seed: Of the random start and order.
     """
     if not corpus:
         raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
     _check_out(out, corpus)
-    learnt = vectors(corpus, seed=seed, field=field, errors=errors, **vars(config))
+    check_new(out, force)
+    learnt = vectors(
+        corpus, seed=seed, whole_text=whole_text, field=field, errors=errors, encoding=encoding, **vars(config)
+    )
     learnt.save(out, header)
     summary, losses = learnt.summary, learnt.summary["loss"]
     epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""
     words = (
         f"{summary['words']:,} words, {summary['pairs']:,} pairs of words near each other{epochs}\n"
-        f"learnt from {summary['tokens']:,} words in {summary['seconds']:.1f} s\n"
-        f"the vectors are in {out}; next:\n  octavo vectors near {out} {learnt.words[len(learnt) // 10]}\n"
+        f"learnt from {summary['text']['part']}, {summary['tokens']:,} words, in {summary['seconds']:.1f} s\n"
+        f"the vectors are in {out}, their text's hash in {out}.json; next:\n"
+        f"  octavo vectors near {out} {learnt.words[len(learnt) // 10]}\n"
         f"  octavo train bigram CORPUS --tokenizer word --vectors {out} --dim {config.dim}"
     )
     return Output({"file": out, **learnt.to_json()}, words)

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from octavo.config import configs_from
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 from octavo.pages.sections import notebook_view, paragraph, table
-from octavo.text import open_text
-from octavo.text.word_vectors import Vectors, read_vectors, write_vectors
+from octavo.text import open_corpus, open_text
+from octavo.text.word_vectors import Vectors, read_vectors, write_origin, write_vectors
 from octavo.training.glove import GloveConfig, train_glove
 
 # Written for octavo, and small: enough to see whether vectors are sound, not to rank methods that are close.
@@ -49,7 +50,7 @@ class WordVectors:
     def __init__(self, vectors: Vectors, summary: dict[str, Any] | None = None) -> None:
         self.vectors = vectors
         self.summary = summary or {}
-        """How they were learnt: words, pairs, tokens, seconds, and the loss of every epoch."""
+        """How they were learnt: words, pairs, tokens, seconds, the loss of every epoch, and the text."""
         self.place = {word: row for row, word in reversed(list(enumerate(vectors.words)))}
         length_W1 = np.linalg.norm(vectors.rows_WD, axis=1, keepdims=True)
         self.unit_WD: NDArray[np.float32] = vectors.rows_WD / np.maximum(length_W1, np.float32(1e-30))
@@ -75,8 +76,12 @@ class WordVectors:
         return vector_D
 
     def save(self, path: str | Path, header: bool = False) -> None:
-        """Write them as text, GloVe's way; `header` adds word2vec's first line."""
+        """Write them as text, GloVe's way; `header` adds word2vec's first line. Of vectors that were learnt here, a
+        file beside them (PATH.json) says from which text.
+        """
         write_vectors(path, self.vectors, header)
+        if text := self.summary.get("text"):
+            write_origin(path, text["source"], text["part"], text["sha256"])
 
     def to_json(self) -> dict[str, Any]:
         """How many there are and how they were learnt, as plain JSON values."""
@@ -127,16 +132,20 @@ class WordVectors:
 
 def vectors(
     corpus: str | Path | Sequence[str | Path] | None = None, *, file: str | Path | None = None, seed: int = 0,
-    field: str = "text", errors: Literal["strict", "replace"] = "strict", **settings: Any,
+    whole_text: bool = False, field: str = "text", errors: Literal["strict", "replace"] = "strict",
+    encoding: str = UTF8, **settings: Any,
 ) -> WordVectors:  # fmt: skip
-    """Learn word vectors from a text (GloVe), or read a file of them.
+    """Learn word vectors from a text (GloVe), or read a file of them. Only the training part serves, so that a model
+    that starts from the vectors has not seen the text it is measured on.
 
     Args:
         corpus: A file, a folder or a named source to learn from, or a list of them.
         file: Instead of a corpus: a file of vectors in GloVe's or word2vec's text format, or glove-6b-50d.
         seed: Of the random start and order.
+        whole_text: Learn from the last tenth too, on which models are measured; runs that use the vectors say so.
         field: The field of JSON lines, Parquet or CSV that holds the text.
         errors: What is not UTF-8: "strict" refuses it, "replace" replaces it.
+        encoding: The encoding of the text: "latin-1", "utf-16", ...
         **settings: Those of GloVe: dim, window, min_count, vocab_size, lower, epochs, learning_rate, budget.
 
     Returns:
@@ -163,9 +172,13 @@ def vectors(
     (config,) = configs_from("vectors", [GloveConfig()], settings)
     losses: list[float] = []
     sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
-    text = open_text([str(one) for one in sources], field=field, errors=errors)
+    names = [str(one) for one in sources]
+    opened = open_text if whole_text else lambda *of, **how: open_corpus(*of, **how).train
+    text = opened(names, field=field, errors=errors, encoding=encoding)
     found, summary = train_glove(text.chunks(), config, seed, lambda row: losses.append(row["loss"]))
-    return WordVectors(found, {**summary, "loss": losses})
+    part = "the whole text" if whole_text else "the training part"
+    learnt_from = {"source": names, "part": part, "bytes": text.size, "sha256": text.sha256}
+    return WordVectors(found, {**summary, "loss": losses, "text": learnt_from})
 
 
 def check(vectors: WordVectors) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from octavo.io.tensors import read_tensors
 from octavo.models import build, describe
 from octavo.pages.markup import element
 from octavo.pages.sections import notebook_view, paragraph
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, OTHER_TEXT
 from octavo.tasks.trained_run import TrainedRun
 from octavo.text import load_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
@@ -39,6 +40,11 @@ class Run(TrainedRun):
     def comparable(self) -> bool:
         """Whether its bits per byte may stand beside another's: nothing was lost on the way to tokens."""
         return self.tokenizer.lossless and not self.record.get("preprocess")
+
+    def label(self, comparable: bool = True) -> str:
+        """What must stand beside its bits per byte; `comparable` says whether the scored text kept its bytes."""
+        lost = "" if comparable and self.comparable else NOT_COMPARABLE
+        return ", ".join(filter(None, [lost, OTHER_TEXT if self.record.get("other_text") else ""]))
 
     @cached_property
     def identity(self) -> bytes:

@@ -14,9 +14,9 @@ from octavo.errors import UserError
 from octavo.exchange import FORMATS, find_format, format_by_name, formats, formats_for, read_foreign
 from octavo.exchange.bert import is_bert, write_bert
 from octavo.exchange.imported import TokenIds
+from octavo.io.files import check_new
 from octavo.io.run_folder import CONFIG, TENSORS, check_out
-from octavo.models import spec_of
-from octavo.models.cost.parts import parameter_count
+from octavo.models import parameter_count, spec_of
 from octavo.tasks.api import open_run
 from octavo.tasks.encoder import NAMED, Encoder, load_encoder
 from octavo.tasks.run import Run, load
@@ -53,7 +53,7 @@ class Exported:
 
 def export(
     run: Run | Encoder | str | Path, target: str | Path | None = None, format: str | None = None,
-    precision: str | None = None,
+    precision: str | None = None, *, replace: bool = True,
 ) -> Exported:  # fmt: skip
     """Write a run's model in a format that other programs read.
 
@@ -64,6 +64,7 @@ def export(
             what KenLM and SRILM read (a name's .gz compresses it); by default what the target's name says (.gguf,
             .onnx, .arpa), or else what suits the model.
         precision: gguf: how weights are stored, float16 (the default), q8_0 (8 bits) or float32.
+        replace: Whether to replace what stands at the target.
 
     Returns:
         Where it was written, with notes on what other programs must know.
@@ -83,6 +84,7 @@ def export(
     if target is None and loaded.path is None:
         raise UserError("a run that has no folder needs a target: octavo.export(run, PATH)")
     path = Path(target or loaded.path.parent / f"{loaded.name}{FORMATS[chosen].suffix}")
+    check_new(path, force=replace)
     notes = export_run(loaded, path, chosen, precision)
     written = path / TENSORS if path.is_dir() else path
     return Exported(path, chosen, written.stat().st_size, size_of_model(loaded)[0], notes)

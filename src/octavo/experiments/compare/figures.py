@@ -101,9 +101,9 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
         for row, (x, y) in drawable
     ]  # fmt: skip
     outside = [
-        (row.model, row.bits_per_byte)
-        for row in comparison
-        if row.family == "compressor" and row.bits_per_byte is not None and row.error is None
+        (row.model, bits)
+        for row in comparison  # on a logarithmic axis there is no place for 0, which text that repeats itself may take
+        if row.family == "compressor" and row.error is None and (bits := row.bits_per_byte or 0.0) > 0
     ]
     caption = f"Bits per byte against {cost.axis}. {cost.why}{_left_out(models, cost)}"
     drawing = draw_pareto(marks, families, outside, (cost.axis, "bits per byte"), cost.more_is_better)

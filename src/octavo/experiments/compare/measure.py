@@ -27,7 +27,7 @@ from octavo.experiments.compare.intervals import block_bits, block_interval
 from octavo.experiments.compare.rows import CompareRow
 from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
-from octavo.models import stored_entries
+from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
@@ -60,7 +60,7 @@ def measure_candidate(cell: Cell, folder: Path) -> Json:
     stages, path = Stages(float), folder / cell.key
     device = pick_device(cell.settings.get("device", "auto")) if cell.budget else torch.device("cpu")
     parts = {"parts": [str(folder / part) for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
-    text = {"valid": cell.data["valid"], "field": cell.data["field"]}
+    text = {key: cell.data[key] for key in ("valid", "field", "encoding") if key in cell.data}
     with timed(stages, "training"), peak_memory(device) as peak:
         run = train_or_resume(cell, folder, cell.data["sources"], **text, **parts)
     row, score, bits_K, sample = _measure(cell, run, folder, held_out, device, stages)
@@ -88,7 +88,7 @@ def measure_pretrained(cell: Cell, folder: Path) -> Json:
         shown = content_of(run, cell.key, opening(held_out), sample, path)
         write_text(folder / cell.key / SAMPLES, sample)
         write_text(folder / cell.key / REPORT, render_run_page(None, run, shown, (), path))
-    title = f"pretrained: {run.summary().split(', on ')[0]}"
+    title = f"pretrained: {run.summary().split(', on ')[0]}" + (f", {score.label}" if score.label else "")
     return _value(replace(row, title=title, bytes=_size_on_disk(path)), score, bits_K, run, stages)
 
 
@@ -113,13 +113,15 @@ def _measure(
     with timed(stages, "generation"):
         sample, rate = generate_sample(run, cell.options["seed"])
     run.model.cpu()
+    score.label = run.label()
     run.record["result"] = score.to_json()
     low, high = interval or (None, None)
     row = CompareRow(
         cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, low=low, high=high,
-        interval=over, seconds=run.record.get("train_seconds"), parameters=sum(stored_entries(run.model).values()),
+        interval=over, seconds=run.record.get("train_seconds"), parameters=parameter_count(run.model),
         score_rate=score.tokens / max(1e-9, score.seconds), generation_rate=rate, run=cell.key, byte_costs=costs,
-        policy=score.policy, impossible=score.impossible,
+        policy=score.policy, impossible=score.impossible, tokenizer=run.tokenizer.name,
+        variant_of=cell.options.get("variant_of", ""),
     )  # fmt: skip
     return row, score, block_bits(bits_N), sample
 
