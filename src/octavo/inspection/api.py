@@ -18,7 +18,7 @@ from octavo.inspection.surprisal import Surprise, surprises
 from octavo.io.files import thousands
 from octavo.io.run_folder import SAMPLES
 from octavo.models import name_of, parameter_count, spec_of
-from octavo.pages.sections import facts, notebook_view, paragraph
+from octavo.pages.sections import details, facts, notebook_view, paragraph
 from octavo.tasks.api import open_run
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.run import Run
@@ -97,13 +97,14 @@ class TextInspection:
         return f"<octavo inspection of {names}: {cost}>"
 
     def _repr_html_(self) -> str:
-        parts = []
-        if len(self.runs) == 1:
-            parts.append(surprisal_section(self.surprisal, f"{self.runs[0].name} reads"))
+        named = zip(labels(self.inspections), self.inspections, strict=True)
+        parts = [inside_section(one, name) for name, one in named]
         if any(one.flow for one in self.inspections):
             parts.append(gradient_flow_section(self.inspections))
-        named = zip(labels(self.inspections), self.inspections, strict=True)
-        return notebook_view(*parts, *(inside_section(one, name) for name, one in named))
+        if len(self.runs) == 1:
+            tokens = surprisal_section(self.surprisal, f"{self.runs[0].name} reads")
+            parts.append(details("Token by token: cost, rank and what was expected", tokens) if parts else tokens)
+        return notebook_view(*parts)
 
 
 def inspect(
@@ -124,7 +125,7 @@ def inspect(
     Raises:
         UserError: The text is empty, or there is nothing to show of this run.
 
-    Example:
+    Examples:
         >>> octavo.inspect("runs/kn3")
         <octavo run 'kn3': ngram (order 3, ...
         >>> seen = octavo.inspect("runs/kn3", "to be")
@@ -190,7 +191,7 @@ def doctor(run: TrainedRun | str | Path, *, quick: bool = False) -> Diagnosis:
     Raises:
         UserError: There is no such run.
 
-    Example:
+    Examples:
         >>> diagnosis = octavo.doctor("runs/gru", quick=True)
         >>> {one.verdict for one in diagnosis.findings} <= {"ok", "note", "warning", "not applicable"}
         True

@@ -72,7 +72,7 @@ def export(
     Raises:
         UserError: The model cannot be written in that format.
 
-    Example:
+    Examples:
         >>> octavo.export("runs/kn3", "kn3.arpa")
         <octavo export 'kn3.arpa': an ARPA file of n-grams, ... bytes>
     """
@@ -109,7 +109,7 @@ def import_model(
     Raises:
         UserError: It is no model that octavo can read, or it is damaged.
 
-    Example:
+    Examples:
         >>> exported = octavo.export("runs/kn3", "kn3.arpa")
         >>> again = octavo.import_model("kn3.arpa", tokenizer_of="runs/kn3")
         >>> before, after = (octavo.evaluate(one, "to be or not to be").bits for one in ("runs/kn3", again))

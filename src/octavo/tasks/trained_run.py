@@ -28,6 +28,8 @@ from octavo.io.run_folder import read_record, save_folder
 from octavo.models import MODELS, name_of, parameter_count
 from octavo.models.loading import filled
 from octavo.models.spec import ModelSpec
+from octavo.pages.markup import element
+from octavo.pages.sections import notebook_view, paragraph
 from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
 
 
@@ -77,6 +79,9 @@ class TrainedRun:
 
     def __repr__(self) -> str:
         return f"<octavo run {self.name!r}{f' at {self.path}' if self.path else ''}: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        return notebook_view(paragraph(element("b", f"octavo run {self.name}")), paragraph(self.summary()))
 
     # ------------------------------------------------------------------ its folder
 

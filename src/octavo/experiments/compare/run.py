@@ -54,7 +54,7 @@ def compare(
     Raises:
         UserError: There is no such text, model or setting.
 
-    Example:
+    Examples:
         >>> found = octavo.compare("book.txt", models=["bag", "kn3"], out="runs/two")
         >>> found
         <octavo comparison of 2 models on book: kn3 is best, ... bits per byte>
