@@ -135,7 +135,8 @@ def test_the_program_in_the_docs_writes_our_greedy_text_without_octavo(
         for one in (*model.graph.input, *model.graph.output)
     }
     assert shapes == {
-        "token": ["batch"], "state_0": ["batch", 16], "logits": ["batch", run.model.vocab], "next_state_0": ["batch", 16],
+        "token": ["batch"], "state_0": ["batch", 16], "logits": ["batch", run.model.vocab],
+        "next_state_0": ["batch", 16],
     }  # fmt: skip
     about = {one.key: one.value for one in model.metadata_props}
     assert (about["begin"], about["vocab"], about["model"]) == (str(run.model.begin), str(run.model.vocab), "gru")
