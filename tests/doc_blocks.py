@@ -27,10 +27,12 @@ NOT_RUN = {
     r"(pip|pipx|uvx|make|cd|git|source) ": "sets a machine up; tests/test_release.py installs and runs the wheel",
     r"otter ": "tests/exercises/test_notebooks.py runs otter and nbgrader",
     r"curl ": "needs a studio that runs: tests/studio ask its API",
+    r"torchrun ": "tests/training/test_distributed.py starts two processes so",
     r"octavo studio": "tests/test_readme.py starts the studio, and tests/studio open its pages",
     r"octavo .*(FOLDER|MODEL\.)": "a capital name stands for a file of the reader's",
     r"octavo .*(smollm2|minilm)": "hundreds of megabytes are fetched; tests/exchange and tests/tasks read them",
-    r"octavo exercises check bishop": "tests/exercises check every exercise",
+    r"octavo data ": "fetches a named corpus; tests/test_readme.py does",
+    r"octavo exercises (check bishop|book)": "takes minutes; tests/exercises check every exercise and write the book",
     r"octavo domains$": "trains twelve models on two corpora; tests/experiments/test_domains.py runs it small",
 }
 PAGES_TESTED_ELSEWHERE = {
@@ -75,18 +77,22 @@ def smaller_command(text: str) -> str:
     """The command with small data, budgets and networks."""
     words = [STAND_INS.get(word, word) for word in shlex.split(text)]
     verb = words[1] if words[0] == "octavo" else ""
+    if verb == "resume":
+        words += _missing(words, "--budget", LONGER)
     if "--budget" in words:
         words[words.index("--budget") + 1] = LONGER if verb == "resume" else BUDGET
     if "--max-tokens" in words:
         words[words.index("--max-tokens") + 1] = "20"
-    if "--quick" in words and verb == "compare" and "--models" not in words:
-        words += ["--models", "bag,kn3,gru,bz2"]
+    if "--quick" in words and verb == "compare":
+        words += _missing(words, "--models", "bag,kn3,bz2")
     if "--quick" in words:
         words[words.index("--quick") :] = ["--budget", BUDGET, *words[words.index("--quick") + 1 :]]
+    if verb == "scale":
+        words += _missing(words, "--lengths", "0.25", "0.5", "1")
     if verb == "scale" and words[2] != "ngram":
-        words += _missing(words, "--budget", BUDGET, "--sizes", "1", "--lengths", "0.5", "1")
+        words += [*_missing(words, "--budget", BUDGET), "--sizes", "1", "--budgets", "0.5", "1", "--width", "32"]
     trained = words[words.index("train") + 1] if "train" in words else ""
-    if trained in NETWORKS:
+    if trained in NETWORKS and verb == "train":
         words += [
             *_missing(words, "--budget", BUDGET),
             *_missing(words, "--width", "32"),
@@ -104,11 +110,11 @@ def smaller_python(text: str) -> str:
         text = text.replace(f'"{name}"', f'"{small}"')
     text = re.sub(r'(resume\(.*budget=)"[^"]*"', rf'\1"{LONGER}"', text)
     text = re.sub(r'budget="(?!4steps)[^"]*"', f'budget="{BUDGET}"', text)
-    return re.sub(
-        r'octavo\.train\("(davit|vit|seq2seq)",(?!.*budget)', rf'octavo.train("\1", budget="{BUDGET}",',
-        text.replace('octavo.train("facts",', 'octavo.train("facts", width=32, layers=1, heads=2, context=64, '
-                     'pretrain_epochs=1, epochs=1,'),
-    )  # fmt: skip
+    text = re.sub(r'octavo\.train\("(davit|vit)", "(\w+)"', rf'octavo.train("\1", "\2", budget="{BUDGET}"', text)
+    scaled = "lengths=(0.25, 0.5, 1), sizes=(1,), width=32"
+    text = text.replace('scale("gpt", "book.txt"', f'scale("gpt", "book.txt", {scaled}')
+    facts = "width=32, layers=1, heads=2, context=64, pretrain_epochs=1, epochs=1"
+    return text.replace('octavo.train("facts", "people-40"', f'octavo.train("facts", "people-40", {facts}')
 
 
 def _missing(words: list[str], flag: str, *values: str) -> list[str]:
