@@ -25,6 +25,7 @@ lint: .venv/.ok-dev
 format: .venv/.ok-dev
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
+	.venv/bin/python -m octavo.cli.command_index
 
 ## docs: build the documentation site into build/site; open build/site/index.html
 docs: .venv/.ok-dev

@@ -22,6 +22,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,8 +41,13 @@ TRAINING_SHARE = 0.9
 MAX_BYTES = 1_000_000  # of a text's training part
 BYTE_VOCABULARY = 257
 PEAK = 1e11  # operations a second, of two cores: steps of these small models are timed whole anyway
+ROUNDS = 3
+QUICK = "quick"
+FREE_SETTINGS = ("muon_learning_rate", "weight_decay")
 QUICK_SECONDS = 26.0  # of training in `octavo compare --quick`
 
+RELU2: dict[str, Any] = {"feed_forward": "relu2"}
+PLAIN_RELU2: dict[str, Any] = RELU2 | {"qk_norm": False}
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "gpt": {
         "default": {}, "no QK norm": {"qk_norm": False},
@@ -50,21 +56,30 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "no QK norm, Muon at 0.03": {"qk_norm": False, "muon_learning_rate": 0.03},
         "context 32": {"context": 32}, "context 128": {"context": 128}, "context 256": {"context": 256},
         "2 heads": {"heads": 2}, "8 heads": {"heads": 8},
-        "squared ReLU": {"feed_forward": "relu2"},
+        "squared ReLU": RELU2,
+        "squared ReLU, Muon at 0.01": RELU2 | {"muon_learning_rate": 0.01},
+        "squared ReLU, 2 heads": RELU2 | {"heads": 2},
+        "squared ReLU, no QK norm": PLAIN_RELU2,
+        "squared ReLU, no QK norm, Muon at 0.03": PLAIN_RELU2 | {"muon_learning_rate": 0.03},
+        "squared ReLU, no QK norm, 2 heads": PLAIN_RELU2 | {"heads": 2},
+        "squared ReLU, no QK norm, 2 heads, Muon at 0.03": PLAIN_RELU2 | {"heads": 2, "muon_learning_rate": 0.03},
+        "squared ReLU, no QK norm, 2 heads, weight decay 0.05": PLAIN_RELU2 | {"heads": 2, "weight_decay": 0.05},
+        "squared ReLU, no QK norm, 2 heads, context 32": PLAIN_RELU2 | {"heads": 2, "context": 32},
+        "squared ReLU, no QK norm, 2 heads, context 128": PLAIN_RELU2 | {"heads": 2, "context": 128},
     },
     "gru": {
-        "default": {}, "Muon at 0.03": {"muon_learning_rate": 0.03}, "Muon at 0.08": {"muon_learning_rate": 0.08},
-        "weight decay 0.05": {"weight_decay": 0.05}, "weight decay 0.2": {"weight_decay": 0.2},
+        "default": {}, "Muon at 0.03": {"muon_learning_rate": 0.03}, "Muon at 0.05": {"muon_learning_rate": 0.05},
+        "weight decay 0.02": {"weight_decay": 0.02}, "weight decay 0.05": {"weight_decay": 0.05},
+        "weight decay 0.2": {"weight_decay": 0.2},
+        "weight decay 0.05, Muon at 0.05": {"weight_decay": 0.05, "muon_learning_rate": 0.05},
     },
 }  # fmt: skip
-IMAGE_STEPS = (250, 500, 1000, 2000, 4000)
+IMAGE_STEPS = (500, 1000, 2000, 4000)
 DEFAULT_IMAGE_STEPS = 2000
 MIXTURES: dict[str, Callable[[Sequence[str]], list[str]]] = {  # of the networks, the best on validation chunks first
     "kn7 and the best 2 networks": lambda best: ["kn7", *best[:2]],
     "kn7 and the best network": lambda best: ["kn7", *best[:1]],
     "kn7 and the best 3": lambda best: ["kn7", *best[:3]],
-    "kn7 and all": lambda best: ["kn7", *best],
-    "kn7, kn3 and the best 2": lambda best: ["kn7", "kn3", *best[:2]],
     "kn5 and the best 2": lambda best: ["kn5", *best[:2]],
     "kn7, the best recurrent and the best attention": lambda best: [
         "kn7", next(name for name in best if name in ("rnn", "gru", "lstm")),
@@ -88,7 +103,8 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("what", choices=["rates", "settings", "mixture", "images"])
     arguments.add_argument("texts", nargs="*", help="text files; of images, datasets that octavo knows")
-    arguments.add_argument("--groups", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    arguments.add_argument("--groups", nargs="+", default=[*SETTINGS, QUICK], choices=[*SETTINGS, QUICK])
+    arguments.add_argument("--names", nargs="+", default=["*"], help="only settings that match, beside the default")
     arguments.add_argument("--rates", type=Path, help="what `rates` wrote, here or on the machine that matters")
     arguments.add_argument("--seconds", type=float, default=60.0)
     arguments.add_argument("--seeds", type=int, default=3)
@@ -99,7 +115,7 @@ def main() -> None:
     print_machine()
     results: Any
     if args.what == "rates":
-        results = measure_rates()
+        results = measure_rates(args.groups, args.names)
         for name, rate in results.items():
             print(f"{name}: {rate:,.0f} tokens a second")
     else:
@@ -128,9 +144,13 @@ def plan(args: argparse.Namespace) -> tuple[Callable[[Cell], list[dict[str, Any]
         return train_mixtures, cells
     return train_setting, [
         Cell(group, name, text, seed, settings | steps_in(args.seconds, rates[f"{group}, {name}"]), args.device)
-        for group in args.groups for text in args.texts for seed in range(args.seeds)
-        for name, settings in SETTINGS[group].items()
+        for group in args.groups if group != QUICK for text in args.texts for seed in range(args.seeds)
+        for name, settings in SETTINGS[group].items() if asked(name, args.names)
     ]  # fmt: skip
+
+
+def asked(name: str, patterns: Sequence[str]) -> bool:
+    return name == "default" or any(fnmatch(name, pattern) for pattern in patterns)
 
 
 def steps_in(seconds: float, tokens_per_second: float) -> dict[str, Any]:
@@ -140,13 +160,20 @@ def steps_in(seconds: float, tokens_per_second: float) -> dict[str, Any]:
 # ---------------------------------------------------------------------- rates
 
 
-def measure_rates() -> dict[str, float]:
-    """Tokens a second in training, of every setting and of every network in `octavo compare --quick`."""
+def measure_rates(groups: Sequence[str], names: Sequence[str]) -> dict[str, float]:
+    """Tokens a second in training, of every setting and of every network in `octavo compare --quick`.
+
+    Medians of rounds in which every shape has its turn; rates of the optimizer change nothing about the speed.
+    """
     every: dict[str, tuple[str, Mapping[str, Any]]] = {
-        f"{group}, {name}": (group, settings) for group, named in SETTINGS.items() for name, settings in named.items()
-    }
-    every |= {f"quick, {name}": (model, settings) for name, (model, settings) in networks().items()}
-    return {name: rate_of(model, settings) for name, (model, settings) in every.items()}
+        f"{group}, {name}": (group, {key: value for key, value in settings.items() if key not in FREE_SETTINGS})
+        for group in groups if group != QUICK for name, settings in SETTINGS[group].items() if asked(name, names)
+    }  # fmt: skip
+    if QUICK in groups:
+        every |= {f"{QUICK}, {name}": (model, settings) for name, (model, settings) in networks().items()}
+    shapes = {json.dumps(shape): shape for shape in every.values()}
+    rounds = [{key: rate_of(*shape) for key, shape in shapes.items()} for _ in range(ROUNDS)]
+    return {name: statistics.median(one[json.dumps(shape)] for one in rounds) for name, shape in every.items()}
 
 
 def networks() -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -195,7 +222,7 @@ def train_mixtures(cell: Cell) -> list[dict[str, Any]]:
             octavo.train("ngram", part, out=runs / f"kn{order}", order=order, tokenizer="byte", measure=False)
         validation = {}
         for name, (model, settings) in networks().items():
-            given = {**settings, **steps_in(QUICK_SECONDS, cell.settings[f"quick, {name}"])}
+            given = {**settings, **steps_in(QUICK_SECONDS, cell.settings[f"{QUICK}, {name}"])}
             run = octavo.train(model, part, out=runs / name, seed=cell.seed, device=cell.device, measure=False, **given)
             validation[name] = run.record["training"]["held_out_bits_per_byte"]
         best = sorted(validation, key=validation.__getitem__)

@@ -156,7 +156,7 @@ def checkpoints() -> None:
             f"\ncheckpoint of the gru: {times} ms, every {interval:.0f} s: {median(seconds) / interval:.2%} of the time"
         )
         out = Path(folder, "gru")
-        flags = ("--budget", "20s", "--checkpoint-seconds", "1", "--no-measure", "--out", out)
+        flags = ("--budget", "20s", "--checkpoint-seconds", "1", "--no-measure", "--force", "--out", out)
         process = subprocess.Popen(octavo_command("train", "gru", "shakespeare", *flags), stderr=subprocess.DEVNULL)
         log = out / "metrics.jsonl"
         while process.poll() is None and not log.exists():

@@ -55,7 +55,7 @@ def fit_and_score() -> Run:
 
 def whole_command() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        flags = ("--order", "7", "--tokenizer", "byte", "--out", Path(folder, "kn7"))
+        flags = ("--order", "7", "--tokenizer", "byte", "--force", "--out", Path(folder, "kn7"))
         seconds = [run_command(octavo_command("train", "ngram", "shakespeare", *flags)).seconds for _ in range(3)]
     print(f"  the whole command (start, train, score, sample, page): {median_spread(seconds)} s")
 

@@ -72,10 +72,10 @@ def test_every_verb_model_and_public_name_has_its_place(site: Path) -> None:
 
 def test_the_reference_has_flags_equations_and_settings(site: Path) -> None:
     train = (site / "reference/commands/train.html").read_text(encoding="utf-8")
-    assert "--muon-learning-rate FLOAT" in train
+    assert "--muon-learning-rate X" in train
     lstm = (site / "reference/models/lstm.html").read_text(encoding="utf-8")
     assert "<i>c</i><sub>t</sub> = <i>f</i><sub>t</sub> ⊙ <i>c</i><sub>t-1</sub>" in lstm
-    assert "--forget-bias FLOAT" in lstm
+    assert "--forget-bias X" in lstm
 
 
 def test_every_built_in_model_states_its_equation() -> None:

@@ -1,91 +1,47 @@
-"""A page for each verb of the command line, with its flags, from the parser that the verb itself uses."""
+"""A page for each verb of the command line, with its flags, from the descriptions that --help shows."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import html
-import io
 import re
-import warnings
-from collections.abc import Callable, Iterator
-from importlib import import_module
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-import tyro
-import tyro.extras
+from octavo.cli import VERBS
+from octavo.cli.help import Description, index
 
-from octavo.cli import VERBS, main
-from octavo.models import MODELS
-
-MODEL_VERBS = ("train", "cost")  # their flags depend on the model: each has a section
-GROUPS = {"positional arguments": "", "options": "", "config options": "The model", "settings options": "Settings",
-          "loop options": "How long, and in what batches", "optimizer options": "The optimizer"}  # fmt: skip
+UNTITLED = "flags"
 
 
 class Command(NamedTuple):
-    """A command as it is typed, and either its parser or the text that it prints."""
+    """A command as it is typed, and what it takes."""
 
     words: tuple[str, ...]
-    parser: argparse.ArgumentParser | None
-    usage: str
+    described: Description
 
 
 def pages() -> dict[str, str]:
     """reference/commands/VERB.md for every verb, and their index."""
     rows = [f"| [`octavo {verb}`]({verb}.md) | {about} |" for verb, (_, about) in VERBS.items()]
-    index = ["# Commands", "", "Every verb with its flags, as `octavo VERB --help` shows them.", "",
+    first = ["# Commands", "", "Every verb with its flags, as `octavo VERB --help` shows them.", "",
              "| command | what it does |", "|---|---|", *rows, ""]  # fmt: skip
-    made = {"reference/commands/index.md": "\n".join(index)}
+    made = {"reference/commands/index.md": "\n".join(first)}
     for verb, (_, about) in VERBS.items():
         made[f"reference/commands/{verb}.md"] = _verb_page(verb, about)
     return made
 
 
 def commands(verb: str) -> Iterator[Command]:
-    """The verb itself and whatever its first words can be: actions, or models."""
-    first = asked(verb)
-    yield first
-    if first.parser is not None:
-        return
-    for word in _second_words(verb):
-        command = asked(verb, word)
-        if command.parser is not None:
-            yield command
-    if verb == "classify":
-        for model in ("linear", "dan", "head"):
-            yield asked(verb, "train", model)
+    """The verb itself and whatever follows it: actions, or models, each with flags of its own."""
+    for name, described in index().items():
+        words = tuple(name.split())
+        if words == (verb,) or (words[0] == verb and "about" in described and verb != "scale"):
+            yield Command(words, described)
 
 
 def asked(*words: str) -> Command:
-    """What `octavo WORDS --help` would show: tyro is asked for the parser in place of the help."""
-    found: list[argparse.ArgumentParser] = []
-
-    def keep_parser(function: Callable[..., Any], *, prog: str | None = None, config: Any = None, **_: Any) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # get_parser is deprecated, and has no successor yet
-            found.append(tyro.extras.get_parser(function, prog=prog, config=config))
-        raise SystemExit(0)
-
-    printed = io.StringIO()
-    real, tyro.cli = tyro.cli, keep_parser  # type: ignore[assignment]
-    try:
-        with contextlib.redirect_stdout(printed):
-            code = main([*words, "--help"])
-    finally:
-        tyro.cli = real
-    if code:
-        raise RuntimeError(f"octavo {' '.join(words)} --help exits with {code}: {printed.getvalue()}")
-    return Command(words, found[0] if found else None, printed.getvalue())
-
-
-def _second_words(verb: str) -> list[str]:
-    if verb in MODEL_VERBS:
-        presets = [name for spec in MODELS.values() for name in spec.presets]
-        of_task = ["facts"] if verb == "train" else []
-        return [*(name for name in MODELS if verb == "train" or MODELS[name].cost), *of_task, *presets]
-    module = import_module(f"octavo.cli.{VERBS[verb][0].partition('.')[0]}")
-    return list(getattr(module, "ACTIONS", ()))
+    """The command of these words."""
+    return Command(words, index()[" ".join(words)])
 
 
 def _verb_page(verb: str, about: str) -> str:
@@ -93,19 +49,19 @@ def _verb_page(verb: str, about: str) -> str:
     for command in commands(verb):
         if len(command.words) > 1:
             lines += ["", f"## octavo {' '.join(command.words)}"]
-        if command.parser is None:
-            lines += ["", "```text", command.usage.rstrip(), "```"]
-        else:
-            lines += _command_lines(command.parser)
+        if "usage" in command.described:
+            lines += ["", "```text", command.described["usage"].rstrip(), "```"]
+        if "about" in command.described:
+            lines += _command_lines(command)
     return "\n".join(lines) + "\n"
 
 
-def _command_lines(parser: argparse.ArgumentParser) -> Iterator[str]:
+def _command_lines(command: Command) -> Iterator[str]:
     """The description, then a table of flags for each group."""
-    for paragraph in (parser.description or "").strip().split("\n\n"):
+    for paragraph in command.described["about"].split("\n\n"):
         yield ""
-        yield _paragraph(" ".join(paragraph.split()))
-    for title, rows in flag_table(Command((), parser, "")):
+        yield _paragraph(paragraph)
+    for title, rows in flag_table(command):
         if title:
             yield ""
             yield f"**{title}**"
@@ -117,12 +73,10 @@ def _command_lines(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def flag_table(command: Command) -> Iterator[tuple[str, list[str]]]:
     """Each group of a command's flags: its title, and a row of a table for each flag."""
-    groups = command.parser._action_groups if command.parser is not None else []
-    for group in groups:
-        actions = [action for action in group._group_actions if "--help" not in action.option_strings]
-        name = group.title or ""
-        if actions:
-            yield GROUPS.get(name, name.removesuffix(" options").capitalize()), list(map(_row, actions))
+    if arguments := command.described.get("arguments"):
+        yield "", list(map(_row, arguments))
+    for title, flags in command.described.get("groups", {}).items():
+        yield "" if title == UNTITLED else title[0].upper() + title[1:], list(map(_row, flags))
 
 
 def _paragraph(text: str) -> str:
@@ -133,20 +87,18 @@ def _paragraph(text: str) -> str:
     return plain(text)
 
 
-def _row(action: argparse.Action) -> str:
-    text = " ".join((action.help or "").split())
+def _row(one: Description) -> str:
+    text = one["help"]
     text, _, default = text.rpartition(" (") if text.endswith(")") else (text, "", "")
     default = default.removesuffix(")").removeprefix("default: ")
-    metavar = action.metavar if isinstance(action.metavar, str) else ""
-    names = ", ".join(action.option_strings)
-    flag = f"{names} {metavar}".strip() if names else metavar
+    flag = " ".join(filter(None, (one["flag"], one["value"])))
     shown = f"`{default}`" if default and not default.startswith(("required", "at least")) else default
     return f"| {_code(flag)} | {plain(text)} | {plain(shown) if not shown.startswith('`') else shown} |"
 
 
 def _code(text: str) -> str:
     """In a table: a bar between choices must not end the cell, and long choices may wrap."""
-    return "<code>" + html.escape(text).replace("|", "&#124;").replace(",", ",<wbr>") + "</code>"
+    return "<code>" + html.escape(text).replace("|", "&#124;<wbr>") + "</code>"
 
 
 def plain(text: str) -> str:

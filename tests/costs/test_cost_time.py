@@ -81,7 +81,7 @@ def test_a_timed_step_does_what_a_step_of_training_does(
         steps.append(kinds.seen)
 
     monkeypatch.setattr(Loop, "step", counted)
-    api.train(name, str(tmp_path / "text"), tokenizer="byte", width=32, batch=3, budget="4steps", measure=False)
+    api.train(name, str(tmp_path / "text"), tokenizer="byte", width=32, batch_size=3, budget="4steps", measure=False)
     real, steps[:] = steps[-1], []
     loop = timed_loop(piece_of(name, precision="auto"), CPU)
     for _ in range(2):  # the first one makes what the optimizer remembers
@@ -212,8 +212,8 @@ def test_what_is_not_timed_is_assumed_and_said_so(capsys: pytest.CaptureFixture[
 
 def test_a_trained_run_is_timed_as_it_was_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("to be or not to be, that is the question. " * 50)
-    api.train("gpt", str(tmp_path / "text"), out=str(tmp_path / "run"), tokenizer="byte", width=32, layers=1, batch=4,
-              window=16, budget="2steps", measure=False)  # fmt: skip
+    api.train("gpt", str(tmp_path / "text"), out=str(tmp_path / "run"), tokenizer="byte", width=32, layers=1,
+              batch_size=4, sequence_length=16, budget="2steps", measure=False)  # fmt: skip
     trained = json.loads((tmp_path / "run" / "config.json").read_text())["training"]
     found = json_output(capsys, "cost", str(tmp_path / "run"))
     assert (found["batch"], found["window"]) == (trained["streams"], trained["sequence_length"]) == (4, 16)

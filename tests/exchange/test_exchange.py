@@ -257,7 +257,7 @@ def test_export_and_import_from_the_command_line(
     bits = [octavo.evaluate(octavo.load(run), Path(text)).bits for run in (byte_run, again)]
     assert bits[0] == pytest.approx(bits[1], rel=1e-6)
     for verb in (["eval", again, text], ["inspect", again], ["generate", again, "--max-tokens", "5"],
-                 ["list", str(tmp_path)], ["export", again, arpa]):  # fmt: skip
+                 ["list", str(tmp_path)], ["export", again, arpa, "--force"]):  # fmt: skip
         assert main(verb) == 0
     assert "not comparable" not in capsys.readouterr().out
 

@@ -119,8 +119,8 @@ def test_seeds_and_blocks_add_their_variances() -> None:
 def test_equal_models_are_called_a_tie_in_nearly_all_texts_and_different_ones_are_not() -> None:
     ties = sum(paired_difference(made(2 * i), made(2 * i + 1), 4000).is_tie for i in range(400))  # type: ignore[union-attr]
     assert 365 <= ties <= 394  # 380 is what 95 % says; three standard deviations are 13
-    told = sum(not paired_difference(made(2 * i), made(2 * i + 1, gain=0.03), 4000).is_tie for i in range(50))  # type: ignore[union-attr]
-    assert told == 50
+    decided = sum(not paired_difference(made(2 * i), made(2 * i + 1, gain=0.03), 4000).is_tie for i in range(50))  # type: ignore[union-attr]
+    assert decided == 50
 
 
 def test_the_one_with_fewer_blocks_decides_and_a_mere_sum_is_spread_evenly() -> None:

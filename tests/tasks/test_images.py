@@ -179,6 +179,16 @@ def test_a_global_token_sees_all_and_carries_it_to_everyone_in_two_layers() -> N
         assert bool(change.abs().max() > 1e-9) is arrives
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_mean_is_over_the_patches_and_leaves_a_global_token_out(pattern: Any) -> None:
+    model = model_of(config=VitConfig(**SMALL, attention=pattern, pool="mean", patch=2))
+    x_BCHW = torch.randn(2, 1, 8, 8, generator=seeded_generator(3)).double()
+    h_BTD = model.norm(model.read(x_BCHW))
+    patches = 16  # of 2 x 2 pixels
+    assert h_BTD.shape[1] == patches + (pattern == "global")
+    torch.testing.assert_close(model.encode(x_BCHW), h_BTD[:, -patches:].sum(1) / patches, rtol=1e-12, atol=1e-12)
+
+
 def test_without_positions_the_order_of_the_patches_does_not_matter() -> None:
     x_BCHW = torch.randn(2, 1, 8, 8, generator=seeded_generator(0)).double()
     moved_BCHW = x_BCHW.unflatten(2, (4, 2)).flip(2).flatten(2, 3)  # rows of patches from the bottom up

@@ -211,11 +211,11 @@ def test_a_finished_run_stays_until_the_one_in_its_place_is_finished(
 
     monkeypatch.setattr(Loop, "step", lambda loop, spent: fails(loop, spent, 0, RuntimeError("a broken model")))
     with pytest.raises(RuntimeError):
-        train(task, data, run, seed=5)
+        train(task, data, run, seed=5, force=True)
     torch.testing.assert_close(octavo.load(run).model.state_dict(), weights, rtol=0, atol=0)  # nothing was learnt
     monkeypatch.setattr(Loop, "step", lambda loop, spent: fails(loop, spent, 3, KilledError()))
     with pytest.raises(KilledError):
-        train(task, data, run, seed=5)
+        train(task, data, run, seed=5, force=True)
     monkeypatch.undo()
     before = tmp_path / "run.before"
     torch.testing.assert_close(octavo.load(before).model.state_dict(), weights, rtol=0, atol=0)

@@ -28,8 +28,16 @@ SMALL: dict[str, dict[str, Any]] = {
     "davit": {"width": 8, "layers": 2, "heads": 2, "budget": "2steps"},
     "seq2seq": {"width": 16, "layers": 1, "heads": 2, "tokenizer": "char", "budget": "2steps"},
     "seq2seq-recurrent": {"width": 8, "tokenizer": "char", "budget": "2steps"},
-    "bert": {"width": 16, "layers": 1, "heads": 2, "context": 32, "batch": 4, "size": 300, "budget": "2steps"},
-    "facts": {"width": 16, "layers": 1, "heads": 2, "pretrain_passes": 1, "passes": 1},
+    "bert": {
+        "width": 16,
+        "layers": 1,
+        "heads": 2,
+        "context": 32,
+        "batch_size": 4,
+        "vocab_size": 300,
+        "budget": "2steps",
+    },
+    "facts": {"width": 16, "layers": 1, "heads": 2, "pretrain_epochs": 1, "epochs": 1},
 }
 KINDS = {"vit": ImageRun, "davit": ImageRun, "seq2seq": Translator, "seq2seq-recurrent": Translator, "bert": Encoder,
          "facts": Run}  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -90,4 +91,5 @@ def _print_proof(comparison: Comparison) -> None:
 
 
 def _say(text: str) -> None:
-    print(textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False))
+    width = min(WIDTH, shutil.get_terminal_size().columns)
+    print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))

@@ -9,19 +9,21 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Field, Files, RunPath, read_file
+from octavo.cli.flags import WRITTEN, Encoding, Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.scoring.proof import prove_score
-from octavo.scoring.range_coder import compress_bytes, decompress_bytes
 from octavo.tasks import api
+from octavo.tasks.compression import compress as compress_data
+from octavo.tasks.compression import decompress as decompress_data
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 
 InPath = Annotated[Positional[str], arg(metavar="IN")]
-OutPath = Annotated[Positional[str], arg(metavar="OUT")]
+OutPath = Annotated[Positional[str], arg(metavar="OUT"), WRITTEN]
 
 
 def eval_(
@@ -30,6 +32,7 @@ def eval_(
     prove: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace", "raw"] = "strict",
+    encoding: Encoding = UTF8,
 ) -> Output:
     """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
 
@@ -44,8 +47,9 @@ def eval_(
     if loaded.unfinished:
         note(f"{run}: its training is not finished; these are its best weights so far")
     if files:
-        texts = [(name, api.open_for(loaded, name, field, errors)) for name in files]
+        texts = [(name, api.open_for(loaded, name, field, errors, encoding)) for name in files]
         label = api.label_of(loaded, errors)
+        note(*(line for _, split in texts for line in split.text.notes))
     else:
         texts = [held_out(loaded)]
         label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))
@@ -104,7 +108,7 @@ def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None 
         target: The archive to write.
         streams: Parallel streams of the range coder: more are faster and cost a few bytes each.
     """
-    data, archive = _rewrite(run, source, target, partial(compress_bytes, streams=streams))
+    data, archive = _rewrite(run, source, target, partial(compress_data, streams=streams))
     summary = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
     words = f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}"
     return Output(summary, words)
@@ -123,7 +127,7 @@ def decompress(run: RunPath, source: InPath, target: OutPath) -> Output:
         source: The archive.
         target: The file to write.
     """
-    archive, data = _rewrite(run, source, target, decompress_bytes)
+    archive, data = _rewrite(run, source, target, decompress_data)
     summary = {"bytes": len(data), "archive_bytes": len(archive)}
     return Output(summary, f"{len(data):,} bytes restored to {target}")
 
@@ -132,8 +136,8 @@ def _rewrite(run: str, source: str, target: str, convert: Callable[..., bytes]) 
     """The bytes of a file, and those written to another; a mistyped folder is refused before the work, not made."""
     if not Path(target).absolute().parent.is_dir():
         raise UserError(f"cannot write {target}: there is no folder {Path(target).parent}; make it first")
-    data, loaded = read_file(source), load(run)
-    converted = convert(loaded.model, loaded.tokenizer, data, loaded.identity)
+    data = read_file(source)
+    converted = convert(load(run), data)
     with whole_file(target) as file:
         file.write(converted)
     return data, converted

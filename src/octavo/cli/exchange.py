@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Target
+from octavo.cli.flags import Force, MaybeNewPath, Target
 from octavo.cli.output import Output, note, size
 from octavo.io.run_folder import TENSORS
 from octavo.tasks.api import load
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run_exchange import Precision, import_model, size_of_model
 from octavo.tasks.run_exchange import export as export_model
+from octavo.tasks.run_place import numbered
 
 Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
 ExportedRun = Annotated[Positional[str], arg(metavar="RUN", help="The folder of an n-gram, of a gpt or of a bert run.")]
 LOSSY = "\nits tokenizer loses part of the text, so its bits per byte are not comparable with other models'"
 
 
-def export(run: ExportedRun, target: Target = None, format: Literal["hf", "arpa"] | None = None) -> Output:
+def export(
+    run: ExportedRun, target: Target = None, format: Literal["hf", "arpa"] | None = None, force: Force = False
+) -> Output:
     """Write a model in a format that others read.
 
     A gpt run goes to Hugging Face as the decoder that it is: Qwen3, Mistral, Llama or GPT-2 (docs/exchange.md).
@@ -32,13 +36,13 @@ def export(run: ExportedRun, target: Target = None, format: Literal["hf", "arpa"
         format: arpa: what KenLM, SRILM and others read. hf: a folder for transformers. By default what suits the model.
     """
     loaded = load(run)
-    exported = export_model(loaded, target, format)
+    exported = export_model(loaded, target, format, replace=force)
     note(*exported.notes)
     return Output(exported.to_json(), f"{size_of_model(loaded)[1]}, written to {exported.path}")
 
 
 def import_(
-    source: Source, out: str = "runs/imported", tokenizer_of: str | None = None, precision: Precision = "float32"
+    source: Source, out: MaybeNewPath = None, tokenizer_of: str | None = None, precision: Precision = "float32"
 ) -> Output:  # fmt: skip
     """Make a run of a model that others made: an ARPA file, a GGUF file, a Hugging Face folder, or a known name.
 
@@ -50,12 +54,13 @@ def import_(
 
     Args:
         source: A file, plain or compressed, a folder, smollm2 (a decoder of 135 million parameters) or minilm (a BERT).
-        out: The folder the run is written to.
+        out: The folder the run is written to; by default runs/imported, or runs/imported-2, ... if that exists.
         tokenizer_of: A run whose tokens are the model's, such as the one it was exported from.
         precision: How weights of a transformer are stored: float16 takes half the room and rounds them to 11 bits;
             computing is in float32 either way.
     """
-    run = import_model(source, out, tokenizer_of=tokenizer_of, precision=precision)
+    with nullcontext(Path(out)) if out else numbered(Path("runs/imported")) as place:
+        run = import_model(source, place, tokenizer_of=tokenizer_of, precision=precision)
     if isinstance(run, Encoder):
         about: dict[str, Any] = {"vocab": run.model.vocab, "heads": list(run.model.config.tasks)}
         remarks, verbs = f"heads: {', '.join(about['heads']) or 'none'}", ["embed {} FILE"]
@@ -63,7 +68,7 @@ def import_(
         tokenizer = run.tokenizer
         about = {"tokenizer": tokenizer.name, "vocab": tokenizer.vocab, "comparable": run.comparable}
         remarks, verbs = f"{tokenizer.name} tokens" + ("" if run.comparable else LOSSY), ["eval {} FILE", "inspect {}"]
-    stored, (numbers, words) = (Path(out) / TENSORS).stat().st_size, size_of_model(run)
-    next_steps = "".join(f"\n  octavo {verb.format(out)}" for verb in verbs)
-    return Output({"run": out, **about, **numbers, "bytes": stored},
-                  f"{words} ({size(stored)}), {remarks}\nthe run is in {out}; next:{next_steps}")  # fmt: skip
+    stored, (numbers, words) = (place / TENSORS).stat().st_size, size_of_model(run)
+    next_steps = "".join(f"\n  octavo {verb.format(place)}" for verb in verbs)
+    return Output({"run": str(place), **about, **numbers, "bytes": stored},
+                  f"{words} ({size(stored)}), {remarks}\nthe run is in {place}; next:{next_steps}")  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.classify import print_result as print_result
-from octavo.cli.flags import RunPath
+from octavo.cli.flags import MaybeNewPath, RunPath
 from octavo.cli.inspect import show_description
 from octavo.cli.output import Output, print_table, write_page
 from octavo.config import rounded
@@ -34,7 +34,7 @@ def eval_(run: RunPath, images: ImageSource = "") -> Output:
     return Output(result | {"wrong": [list(one) for one in measured.wrong]}, lambda: print_result(result))
 
 
-def inspect(run: RunPath, image: str | None = None, out: str | None = None) -> Output:
+def inspect(run: RunPath, image: str | None = None, out: MaybeNewPath = None) -> Output:
     """What a run is; with --image, what it makes of one image and where its heads look.
 
     Example: octavo inspect runs/vit --image 0 --out look.html

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.flags import MaybeNewPath
 from octavo.cli.output import Output, note, print_table, write_page
 from octavo.errors import UserError
 from octavo.inspection.api import (
@@ -29,7 +30,7 @@ from octavo.tasks.task import find_task
 RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
 
 
-def inspect(runs: RunPaths, text: str | None = None, out: str | None = None, back: int | None = None) -> Output:
+def inspect(runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, back: int | None = None) -> Output:
     """What a run is; with --text, the surprisal of each token, and the model's views: gates, attention, gradient flow.
 
     Several runs are set side by side: their gates, or what their heads attend to and what each layer would predict

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.output import Output, Table, note, size
-from octavo.errors import UserError
-from octavo.io.run_folder import TENSORS, find_runs, is_others_config, read_record
+from octavo.errors import UserError, did_you_mean
+from octavo.io.run_folder import CONFIG, TENSORS, find_runs, is_others_config, read_record
 from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
 
 RUNS = "runs"
@@ -22,12 +22,14 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS) -> O
     Example: octavo list runs
 
     Args:
-        folder: Where the runs are.
+        folder: Where the runs are, or one run.
     """
     if folder != RUNS and not Path(folder).is_dir():
-        raise UserError(f"there is no folder {folder}; name one that holds runs")
+        near = [str(one) for one in Path(folder).absolute().parent.glob("*/") if one.is_dir()]
+        advice = did_you_mean(Path(folder).name, [Path(one).name for one in near], "name one that holds runs")
+        raise UserError(f"there is no folder {folder}; {advice}")
     found, foreign = [], []
-    for path in find_runs(folder):
+    for path in [Path(folder)] if (Path(folder) / CONFIG).is_file() else find_runs(folder):
         if is_others_config(path):
             foreign.append(str(path))
             continue

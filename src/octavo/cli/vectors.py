@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Field, run_action, run_command
+from octavo.cli.flags import Corpora, Encoding, Field, Force, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
 from octavo.inspection.word_similarity import WordVectors, check, vectors
+from octavo.io.encoding import UTF8
+from octavo.io.files import check_new
 from octavo.models.parts.checks import check_positive
 from octavo.training.glove import GloveConfig
 
@@ -48,6 +50,8 @@ def train(
     whole_text: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace"] = "strict",
+    encoding: Encoding = UTF8,
+    force: Force = False,
     seed: int = 0,
 ) -> Output:
     """Learn GloVe vectors from the training part of a text, the first nine tenths, and write them as text.
@@ -65,7 +69,10 @@ def train(
     if not corpus:
         raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
     _check_out(out, corpus)
-    learnt = vectors(corpus, seed=seed, whole_text=whole_text, field=field, errors=errors, **vars(config))
+    check_new(out, force)
+    learnt = vectors(
+        corpus, seed=seed, whole_text=whole_text, field=field, errors=errors, encoding=encoding, **vars(config)
+    )
     learnt.save(out, header)
     summary, losses = learnt.summary, learnt.summary["loss"]
     epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""

@@ -7,7 +7,6 @@ KEY/             its run
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from octavo.errors import Stopped, UserError
 from octavo.experiments.cell import FINISHED, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
+from octavo.io import system
 from octavo.io.files import write_text
 from octavo.io.run_folder import CONFIG
 from octavo.models.parts.checks import check_positive
@@ -74,10 +74,12 @@ class Store:
         """Within it, no other command executes cells of this folder; the lock of a killed one is released with it."""
         with open(self.folder / HEADER, "rb") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(file.fileno())
             except BlockingIOError as error:
                 remedy = "wait for it or stop it, or choose another --out"
                 raise UserError(f"another command is at work in {self.folder}; {remedy}") from error
+            except OSError:  # a disk or a system without locks: nobody else can be seen
+                pass
             yield
 
     def find(self, cell: Cell) -> Outcome | None:

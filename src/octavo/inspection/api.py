@@ -126,7 +126,7 @@ def inspect(
         <octavo run 'kn3': ngram (order 3, ...
         >>> seen = octavo.inspect("runs/kn3", "to be")
         >>> [one.token for one in seen.surprisal]
-        ['t', 'o', '▁', 'b', 'e']
+        ['t', 'o', '␣', 'b', 'e']
         >>> round(seen.bits, 3) == round(octavo.evaluate("runs/kn3", "to be").bits, 3)
         True
     """

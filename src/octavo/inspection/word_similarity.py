@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from octavo.config import configs_from
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.text import open_corpus, open_text
 from octavo.text.word_vectors import Vectors, read_vectors, write_origin, write_vectors
@@ -131,7 +132,8 @@ class WordVectors:
 
 def vectors(
     corpus: str | Path | Sequence[str | Path] | None = None, *, file: str | Path | None = None, seed: int = 0,
-    whole_text: bool = False, field: str = "text", errors: Literal["strict", "replace"] = "strict", **settings: Any,
+    whole_text: bool = False, field: str = "text", errors: Literal["strict", "replace"] = "strict",
+    encoding: str = UTF8, **settings: Any,
 ) -> WordVectors:  # fmt: skip
     """Learn word vectors from a text (GloVe), or read a file of them. Only the training part serves, so that a model
     that starts from the vectors has not seen the text it is measured on.
@@ -143,6 +145,7 @@ def vectors(
         whole_text: Learn from the last tenth too, on which models are measured; runs that use the vectors say so.
         field: The field of JSON lines, Parquet or CSV that holds the text.
         errors: What is not UTF-8: "strict" refuses it, "replace" replaces it.
+        encoding: The encoding of the text: "latin-1", "utf-16", ...
         **settings: Those of GloVe: dim, window, min_count, vocab_size, lower, epochs, learning_rate, budget.
 
     Returns:
@@ -171,7 +174,7 @@ def vectors(
     sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     names = [str(one) for one in sources]
     opened = open_text if whole_text else lambda *of, **how: open_corpus(*of, **how).train
-    text = opened(names, field=field, errors=errors)
+    text = opened(names, field=field, errors=errors, encoding=encoding)
     found, summary = train_glove(text.chunks(), config, seed, lambda row: losses.append(row["loss"]))
     part = "the whole text" if whole_text else "the training part"
     learnt_from = {"source": names, "part": part, "bytes": text.size, "sha256": text.sha256}

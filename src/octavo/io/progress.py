@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 Advance = Callable[[float], None]
 Listener = Callable[[float, float], None]  # gets how much is done, and of how much
+VERBOSE: ContextVar[bool] = ContextVar("VERBOSE", default=False)  # progress also where there is no terminal
+LINE_SECONDS = 5.0  # between two lines of progress where there is no terminal
 LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
 
 FEW_SECONDS = 3.0  # below, no number is given: the last of them pass while something is still being done
@@ -42,7 +45,7 @@ def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
         yield _notify(listener, total)
         return
     if not sys.stderr.isatty():
-        yield lambda amount: None
+        yield _notify(_lines_of(label), total) if VERBOSE.get() else lambda amount: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
@@ -59,6 +62,19 @@ def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
     with bar:
         task = bar.add_task(f"{label} ({total:,.0f} {unit})" if unit else label, total=total)
         yield lambda amount: bar.advance(task, amount)
+
+
+def _lines_of(label: str) -> Listener:
+    """A listener that prints a line now and then, and at the end."""
+    last = time.monotonic()
+
+    def show(done: float, total: float) -> None:
+        nonlocal last
+        if done >= total or time.monotonic() - last > LINE_SECONDS:
+            last = time.monotonic()
+            print(f"{label}: {done / max(total, 1e-9):.0%}", file=sys.stderr)
+
+    return show
 
 
 def _notify(listener: Listener, total: float) -> Advance:

@@ -38,7 +38,7 @@ class RecurrentConfig:
     dropout: float = 0.0
     """Dropout: of embeddings, between layers and before the output."""
     tied: bool = True
-    """Take the embeddings as output weights too."""
+    """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     init: Init = "orthogonal"
     """How recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
     forget_bias: float = 1.0
@@ -180,6 +180,7 @@ class GRU(Recurrent):
     """h' = (1 - z) n + z h: the update gate z says how much of the old state stays."""
 
     cell = "gru"
+    muon_learning_rate = 0.08  # better than 0.05 on four texts, by 0.009 bits per byte after 60 s and 0.026 after 180 s
 
 
 class LSTM(Recurrent):

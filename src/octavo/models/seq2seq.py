@@ -58,7 +58,7 @@ class Seq2SeqConfig:
     norm: Literal["rms", "layer"] = "rms"
     """The norm before each part."""
     qk_norm: bool = True
-    """Bring queries and keys to a mean square of one."""
+    """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are."""
     bias: bool = False
     """Biases in products and norms."""
     tied: Literal["all", "target", "none"] = "all"

@@ -72,6 +72,10 @@ class Score:
         rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
         return record | rows | ({"passages": plain_json(self.passages)} if self.passages else {})
 
+    def __repr__(self) -> str:
+        label = f", {self.label}" if self.label else ""
+        return f"<octavo score of {self.name}: {self.bits_per_byte:.4f} bits per byte of {self.bytes:,} bytes{label}>"
+
     def _repr_html_(self) -> str:
         rows = [
             (s.name, f"{s.bits_per_byte:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}", f"{s.bytes:,}")

@@ -14,6 +14,7 @@ from octavo.errors import UserError
 from octavo.exchange import FORMATS, find_format, read_foreign
 from octavo.exchange.bert import is_bert, write_bert
 from octavo.exchange.imported import TokenIds
+from octavo.io.files import check_new
 from octavo.io.run_folder import CONFIG, TENSORS, check_out
 from octavo.models import spec_of
 from octavo.models.cost.parts import parameter_count
@@ -51,13 +52,17 @@ class Exported:
         return f"<octavo export {str(self.path)!r}: {FORMATS[self.format].title}, {self.bytes:,} bytes>"
 
 
-def export(run: Run | Encoder | str | Path, target: str | Path | None = None, format: str | None = None) -> Exported:
+def export(
+    run: Run | Encoder | str | Path, target: str | Path | None = None, format: str | None = None, *,
+    replace: bool = True,
+) -> Exported:  # fmt: skip
     """Write a run's model in a format that other programs read.
 
     Args:
         run: A run, or the path of its folder: of an n-gram, a gpt or a bert.
         target: The file or folder to write, by default beside the run; a file's .gz compresses it.
         format: "arpa" is what KenLM and SRILM read, "hf" a folder for transformers; by default what suits the model.
+        replace: Whether to replace what stands at the target.
 
     Returns:
         Where it was written, with notes on what other programs must know.
@@ -76,6 +81,7 @@ def export(run: Run | Encoder | str | Path, target: str | Path | None = None, fo
     if target is None and loaded.path is None:
         raise UserError("a run that has no folder needs a target: octavo.export(run, PATH)")
     path = Path(target or loaded.path.parent / f"{loaded.name}{FORMATS[chosen].suffix}")
+    check_new(path, force=replace)
     notes = export_run(loaded, path, chosen)
     written = path / TENSORS if path.is_dir() else path
     return Exported(path, chosen, written.stat().st_size, size_of_model(loaded)[0], notes)

@@ -135,6 +135,8 @@ class CompareConfig:
     """Text to measure on; without it the last tenth of the text."""
     field: str = "text"
     """JSON lines, parquet: where the text is."""
+    encoding: str = "utf-8"
+    """The encoding of the text: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
     bytes: int = 0
     """Measure on at most so many bytes; 0: all that is held out, or as much as takes little beside the training."""
     prove: bool = True
@@ -197,7 +199,7 @@ class CompareConfig:
     @property
     def text(self) -> TextConfig:
         """How the text is read."""
-        return TextConfig(tokenizer=self.tokenizer, valid=self.valid, field=self.field)
+        return TextConfig(tokenizer=self.tokenizer, valid=self.valid, field=self.field, encoding=self.encoding)
 
     @property
     def common(self) -> dict[str, Any]:

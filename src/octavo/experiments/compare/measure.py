@@ -60,7 +60,7 @@ def measure_candidate(cell: Cell, folder: Path) -> Json:
     stages, path = Stages(float), folder / cell.key
     device = pick_device(cell.settings.get("device", "auto")) if cell.budget else torch.device("cpu")
     parts = {"parts": [str(folder / part) for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
-    text = {"valid": cell.data["valid"], "field": cell.data["field"]}
+    text = {key: cell.data[key] for key in ("valid", "field", "encoding") if key in cell.data}
     with timed(stages, "training"), peak_memory(device) as peak:
         run = train_or_resume(cell, folder, cell.data["sources"], **text, **parts)
     row, score, bits_K, sample = _measure(cell, run, folder, held_out, device, stages)

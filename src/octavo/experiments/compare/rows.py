@@ -182,8 +182,12 @@ class Comparison:
         try:
             pandas: Any = importlib.import_module("pandas")
         except ImportError as error:
-            raise UserError("to_pandas needs pandas, which is not installed; try pip install pandas") from error
+            raise UserError("to_pandas needs pandas, which is not installed; pip install 'octavo[pandas]'") from error
         return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(keys_of(CompareRow)))
+
+    def __repr__(self) -> str:
+        best = f"{self.best.model} is best, {self.best.shown_bits} bits per byte" if self.best else "none has a result"
+        return f"<octavo comparison of {len(self)} models on {self.corpus.get('name', 'a text')}: {best}>"
 
     def _repr_html_(self) -> str:
         from octavo.experiments.compare.page import comparison_html  # which needs these rows

@@ -37,10 +37,29 @@ def compare(
 ) -> Comparison:
     """Train every candidate on a text, measure all on the same held-out bytes, and write a page.
 
-    Bytes, or a string of several lines, are the text itself; a Path, a list, or a string of one short line name files,
-    folders or sources (`compare("shakespeare")`). Settings are those of `CompareConfig`: models, budget, total, quick,
-    seeds, pretrained, tokenizer, ... With `jobs`, so many candidates are trained at a time. Called again with the same
-    settings, it resumes where it was stopped.
+    Args:
+        text: Bytes, or a string of several lines, are the text itself; a Path, a list, or a string of one short line
+            name files, folders or sources.
+        out: The folder for the page and the runs; by default runs/compare-NAME. The same call resumes it.
+        jobs: How many candidates are trained at a time, each in a process of its own.
+        progress: Where progress is shown; by default on standard error.
+        **settings: Those of `CompareConfig`: models, budget, total, quick, seeds, pretrained, tokenizer, ...
+
+    Returns:
+        The rows from best to worst, with `best`, `advice`, `to_pandas()` and `to_json()`; a notebook shows the table
+        and a figure.
+
+    Raises:
+        UserError: There is no such text, model or setting.
+
+    Example:
+        >>> found = octavo.compare("book.txt", models=["bag", "kn3"], out="runs/two")
+        >>> found
+        <octavo comparison of 2 models on book: kn3 is best, ... bits per byte>
+        >>> found["kn3"].bits_per_byte < found["bag"].bits_per_byte
+        True
+        >>> found.to_pandas()["model"].tolist()
+        ['kn3', 'bag']
     """
     comparing = open_comparison(text, out=out, jobs=jobs, progress=progress, **settings)
     comparing.run()

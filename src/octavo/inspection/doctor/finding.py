@@ -11,6 +11,7 @@ from octavo.config import plain_json
 from octavo.core import LanguageModel
 from octavo.inspection.doctor.curve import Training
 from octavo.models import spec_of
+from octavo.pages.sections import notebook_view, paragraph, table
 
 Verdict = Literal["ok", "note", "warning", "not applicable"]
 
@@ -51,6 +52,18 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         counts = {"warnings": self.count("warning"), "notes": self.count("note")}
         return {"run": self.run, "verdict": self.verdict, **counts, "findings": plain_json(self.findings)}
+
+    def __repr__(self) -> str:
+        return f"<octavo diagnosis of {self.run}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(one.name, one.verdict, one.measured, one.expected) for one in self.findings]
+        unusual = [
+            paragraph(f"{one.name}: {one.why} " + "".join(f"Try {advice}. " for advice in one.advice))
+            for one in self.findings if one.verdict in ("warning", "note")
+        ]  # fmt: skip
+        found = table(("examination", "verdict", "measured", "expected"), rows)
+        return notebook_view(paragraph(f"{self.run}: {self.verdict}"), found, *unusual)
 
 
 def not_applicable(name: str, why: str) -> Finding:
