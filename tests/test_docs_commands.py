@@ -125,15 +125,13 @@ def run_block(block: Block, folder: Path, given: dict[str, object]) -> None:
         code = smaller_python(block.text)
         exec(compile(code, "block", "exec"), given)
         return
-    command = block.text if "|" in block.text or ">" in block.text else smaller_command(block.text)
-    words = shlex.split(command)
-    if words[0] == "octavo" and "|" not in command and ">" not in words:
-        assert main(words[1:]) == 0, command
+    in_shell = any(sign in block.text for sign in ("|", " > ", "$("))
+    command = block.text if in_shell else smaller_command(block.text)
+    if command.startswith("octavo ") and not in_shell:
+        assert main(shlex.split(command)[1:]) == 0, command
         return
-    program = f"{shlex.quote(sys.executable)} -m octavo.cli"
-    line = re.sub(r"(^|\| )octavo ", rf"\1{program} ", command).replace(
-        "torchrun ", f"{shlex.quote(sys.executable)} -m torch.distributed.run "
-    )
+    octavo_here = f'octavo() {{ {shlex.quote(sys.executable)} -m octavo.cli "$@"; }}'
+    line = f"{octavo_here}; {command}"
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", line], cwd=folder, capture_output=True, text=True,
                           check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})  # fmt: skip
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

@@ -67,7 +67,7 @@ def test_an_example_that_is_wrong_is_found() -> None:
 def test_documentation_says_what_every_argument_is(name: str) -> None:
     function = getattr(octavo, name)
     documentation = inspect.getdoc(function) or ""
-    for part in ("Args:", "Returns:", "Raises:", "Example:"):
+    for part in ("Args:", "Returns:", "Raises:", "Examples:"):
         assert f"\n{part}\n" in documentation, f"octavo.{name} has no section {part}"
     for argument in inspect.signature(function).parameters:
         assert re.search(rf"^    \**{argument}: ", documentation, re.MULTILINE), f"octavo.{name}: {argument}"
@@ -106,6 +106,8 @@ def test_results_have_a_short_repr_and_html_without_script() -> None:
         octavo.compare("book.txt", models=["bag", "kn3"], out="runs/two"),
         octavo.domains(["runs/kn3"], texts=["book.txt", "other.txt"], bytes=500, out="runs/domains"),
     ]  # fmt: skip
+    assert all(octavo.load(f"runs/{name}")._repr_html_().startswith("<div") for name in ("kn3", "moods", "bert"))
+    assert repr(octavo.answer("runs/facts", "Ada Ash", threshold=1.0)).startswith("<not known: the model's ")
     for result in results:
         assert repr(result).startswith("<"), repr(result)
         assert repr(result).endswith(">")

@@ -3,7 +3,7 @@
 A run is what training gives, or the path of its folder: every function takes either. Results have a short repr,
 `to_json()` where the command line has --json, and HTML for notebooks.
 
-Example:
+Examples:
     >>> octavo.__version__.count(".")
     2
 """

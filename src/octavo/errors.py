@@ -6,7 +6,7 @@ from collections.abc import Iterable
 class UserError(Exception):
     """A user's mistake: its text says the rule, the values and the remedy, and the command line exits with 2.
 
-    Example:
+    Examples:
         >>> octavo.train("ngrm", "book.txt")
         Traceback (most recent call last):
         octavo.errors.UserError: there is no model 'ngrm'; did you mean ngram?

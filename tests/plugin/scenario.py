@@ -26,8 +26,7 @@ from laws import LAWS, LENGTHS
 from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.costs import Shape, cost_of, cost_of_config
-from octavo.models import MODELS
-from octavo.models.cost.parts import parameter_count
+from octavo.models import MODELS, parameter_count
 from octavo.studio import ModelCache, Studio, make_app
 
 NAME = "gated-convolution"

@@ -11,7 +11,7 @@ from pathlib import Path
 from octavo.cli.flags import Corpora
 from octavo.cli.output import Output
 from octavo.errors import UserError
-from octavo.experiments.compare.advice import DOMINATED
+from octavo.experiments.compare.advice import DOMINATED, TIE
 from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import Comparison
@@ -20,7 +20,7 @@ from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
 
 WIDTH = 80
-NOTES = f"*: the best. -: dominated, that is, {DOMINATED}."
+NOTES = f"*: the best model. -: dominated, that is, {DOMINATED}."
 
 
 def compare(
@@ -66,8 +66,9 @@ def _print_result(comparison: Comparison, page: Path) -> None:
     sys.stdout.write(table_text(comparison.rows, sys.stdout))
     print()
     interval = comparison.best.interval if comparison.best else ""
+    tie = f" {TIE}." if any(row.tie for row in comparison) else ""
     measured = f" Measured on {comparison.measured_part}." if comparison.is_part_measured else ""
-    _say(NOTES + (f" 95 %: {interval}." if interval else "") + measured)
+    _say(NOTES + (f" 95 %: {interval}." if interval else "") + tie + measured)
     for row in comparison:
         if row.error is not None:
             _say(f"{row.model} failed: {row.error}")

@@ -9,20 +9,27 @@ from octavo.cli.output import print_table, size
 from octavo.costs import Assumptions, Cost, Machine, Part, Plan, Prediction
 from octavo.costs.memory import SIZE
 from octavo.experiments.table import show_amount
+from octavo.io.files import thousands
 from octavo.models import MODELS
 from octavo.tasks.cost_record import FLOPS, CostReport
 
 WORK = {"training": "training", "decoding": "decoding, 1 row"}
+COUNTED = (
+    "counted: every number that training sets, tied weights once, learned positions included; of counts, each n-gram "
+    "or token with a probability; of a mixture, its parts and weights"
+)
 BUSY = 2  # times the quickest step that the slowest takes
 
 
 def print_cost(report: CostReport) -> None:
     """The parts, the memory and the times."""
     counted, record, found = report.counted, report.record, report.predictions
-    print(f"{record['title']}: {record['parameters']:,} parameters, {describe_unit(counted.training)}")
+    bound = "at most " if record["tables_at_most"] else ""
+    parameters = f"{bound}{thousands(record['parameters'])} parameters"
+    print(f"{record['title']}: {parameters}, {describe_unit(counted.training)}")
+    print(COUNTED)
     print(*counted.notes, sep="\n", end="\n" if counted.notes else "")
     if record["table_bytes"]:
-        bound = "at most " if record["tables_at_most"] else ""
         print(f"look-up tables: {bound}{size(record['table_bytes'])}")
     if not record["parts"]:
         print("no products: a token costs look-ups only")

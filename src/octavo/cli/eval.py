@@ -13,7 +13,8 @@ from octavo.cli.flags import WRITTEN, Encoding, Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
-from octavo.io.files import whole_file
+from octavo.io.files import thousands, whole_file
+from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.scoring.proof import prove_score
 from octavo.tasks import api
@@ -59,7 +60,9 @@ def eval_(
         prove_score(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
         for row, (_, text) in zip(rows, texts, strict=True) if prove
     ]  # fmt: skip
-    return Output(score.to_json() | ({"proof": proofs} if prove else {}), lambda: _print_score(score, proofs))
+    parameters = parameter_count(loaded.model)
+    found = score.to_json() | {"parameters": parameters} | ({"proof": proofs} if prove else {})
+    return Output(found, lambda: _print_score(score, parameters, proofs))
 
 
 def print_result(result: Mapping[str, Any]) -> None:
@@ -69,7 +72,7 @@ def print_result(result: Mapping[str, Any]) -> None:
         print(f"{impossible:,} of {tokens:,} held-out tokens have probability zero; smooth the model")
 
 
-def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
+def _print_score(score: Score, parameters: int, proofs: list[dict[str, Any]]) -> None:
     titles = ("text", "bits/byte", "bits/token", "perplexity", "tokens", "bytes", "seconds")
     rows = [
         (s.name, f"{s.bits_per_byte:.4f}", f"{s.bits_per_token:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}",
@@ -77,6 +80,7 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
         for s in (*score.rows, score)
     ]  # fmt: skip
     print_table(titles, rows)
+    print(f"model: {thousands(parameters)} parameters")
     lost = ": information was lost before scoring" if NOT_COMPARABLE in score.label else ""
     print(f"policy: {score.policy}" + (f"; {score.label}{lost}" if score.label else ""))
     if score.unknown_rate is not None:

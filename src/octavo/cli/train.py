@@ -8,8 +8,9 @@ from typing import Any
 from octavo.cli.flags import RunPath, Sources, command, run_command
 from octavo.cli.output import Output, note
 from octavo.cli.verbs import TASK_VERBS, TaskVerbs, verb_function
+from octavo.io.files import thousands
 from octavo.io.run_folder import REPORT
-from octavo.models import MODELS
+from octavo.models import MODELS, parameter_count
 from octavo.tasks.task import TASKS, Task, find_task, task_for
 from octavo.tasks.training_run import resume_run, train_run
 
@@ -97,7 +98,8 @@ def report(run: Any) -> Output:
     note(*record.get("notes", ()))
     known = training | run.description()
     about = {key: known[key] for key in ("steps", "why", "padding", "temperature") if key in known}
-    data = {"run": str(run.path), "train_seconds": record["train_seconds"], task.data_key: record[task.data_key]}
+    data = {"run": str(run.path), "parameters": parameter_count(run.model), "train_seconds": record["train_seconds"],
+            task.data_key: record[task.data_key]}  # fmt: skip
     return Output(data | about | result, lambda: _print_report(run, TASK_VERBS[task.name], about, result))
 
 
@@ -107,7 +109,8 @@ def _print_report(run: Any, verbs: TaskVerbs, training: Mapping[str, Any], resul
     read = "".join(f" on {count:,} {key.removeprefix('train_')}" for key, count in counts.items())
     speed = "".join(f", {n / max(seconds, 1e-9):,.0f} {key.removeprefix('train_')}/s" for key, n in counts.items())
     why = f"{speed}, {training['steps']:,} steps: {training['why']}" if "why" in training else ""
-    print(f"{run.summary()}\ntrained{read} in {seconds:.2f} s{why}")
+    parameters = f"{thousands(parameter_count(run.model))} parameters"
+    print(f"{run.summary()}\n{parameters}, trained{read} in {seconds:.2f} s{why}")
     if result:
         verb_function(f"{verbs.module}.print_result")(result)
     page = f", with {run.path / REPORT}" if (run.path / REPORT).is_file() else ""

@@ -9,7 +9,7 @@ import torch
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models import find_spec, spec_of
+from octavo.models import find_spec, parameter_count, spec_of
 from octavo.models.cost.parts import Cost, Part, Shape, linear
 
 MAX_VOCAB = 1 << 31  # tokens are 32-bit integers
@@ -35,11 +35,14 @@ def cost_of(model: LanguageModel[Any], shape: Shape) -> Cost:
     """The cost of a model that is there, also on the meta device; of a mixture the sum of its parts'."""
     spec = spec_of(model)
     if spec.fitting == "mixture":
-        own = table_bytes(model, recurse=False)
-        return mixture_cost(spec.name, [cost_of(part, shape) for part in spec.parts(model)], own)
+        parts = spec.parts(model)
+        own = parameter_count(model) - sum(map(parameter_count, parts))
+        costs = [cost_of(part, shape) for part in parts]
+        return mixture_cost(spec.name, costs, table_bytes(model, recurse=False), own)
     cost = cost_of_config(spec.name, model.config, model.vocab, shape)
     if cost.table_bytes:
-        return dataclasses.replace(cost, table_bytes=table_bytes(model), tables_at_most=False)
+        entries = parameter_count(model) - cost.total("parameters")
+        return dataclasses.replace(cost, table_bytes=table_bytes(model), table_entries=entries, tables_at_most=False)
     return cost
 
 
@@ -49,7 +52,7 @@ def one_token(config: Any) -> Shape:
     return Shape(past=min(past, MAX_PAST))
 
 
-def mixture_cost(name: str, costs: list[Cost], own_bytes: int) -> Cost:
+def mixture_cost(name: str, costs: list[Cost], own_bytes: int, own_entries: int) -> Cost:
     """All parts read every token, and each carries a state of its own."""
     parts = tuple(
         dataclasses.replace(part, name=f"{i}. {cost.model}: {part.name}")
@@ -57,7 +60,10 @@ def mixture_cost(name: str, costs: list[Cost], own_bytes: int) -> Cost:
         for part in cost.parts
     )
     caches = tuple(cache for cost in costs for cache in cost.caches)
-    return Cost(name, costs[0].vocab, costs[0].shape, parts, caches, own_bytes + sum(c.table_bytes for c in costs))
+    table_bytes, entries = (sum(getattr(cost, what) for cost in costs) for what in ("table_bytes", "table_entries"))
+    return Cost(
+        name, costs[0].vocab, costs[0].shape, parts, caches, own_bytes + table_bytes, own_entries + entries
+    )  # fmt: skip
 
 
 def cost_from_weights(model: LanguageModel[Any], shape: Shape) -> Cost:

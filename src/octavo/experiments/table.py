@@ -40,7 +40,7 @@ class Column:
     rank: int = 0  # where there is no room for all, those of the lowest ranks are shown
     outputs: tuple[Output, ...] = ("terminal", "page")
     of_row: bool = False
-    if_varies: bool = False  # shown only where the rows have different values
+    if_varies: bool = False  # shown only where rows that have a value have different ones
     key: str = ""  # the name of the field
 
     def text(self, row: Any) -> str:
@@ -51,7 +51,7 @@ class Column:
     def is_needed(self, rows: Sequence[Any]) -> bool:
         """Whether it tells something about these rows."""
         texts = {self.text(row) for row in rows}
-        return len(texts) > 1 if self.if_varies else texts != {""}
+        return len(texts - {""}) > 1 if self.if_varies else texts != {""}
 
 
 def columns_of(row: type, output: Output, rows: Sequence[Any] = ()) -> tuple[Column, ...]:

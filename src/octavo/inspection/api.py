@@ -15,9 +15,10 @@ from octavo.inspection.gradient_flow import SHORTEST, Flow, Norms, in_words, rat
 from octavo.inspection.inspection import Inspection, has_inspection, inspect_run
 from octavo.inspection.page import gradient_flow_section, inside_section, labels, surprisal_section, theory
 from octavo.inspection.surprisal import Surprise, surprises
+from octavo.io.files import thousands
 from octavo.io.run_folder import SAMPLES
-from octavo.models import name_of, spec_of
-from octavo.pages.sections import facts, notebook_view, paragraph
+from octavo.models import name_of, parameter_count, spec_of
+from octavo.pages.sections import details, facts, notebook_view, paragraph
 from octavo.tasks.api import open_run
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.run import Run
@@ -31,6 +32,7 @@ DIGITS = 4  # of the gates' values in JSON
 MAX_MAPPED_TOKENS = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
 SHOWN = ("tokenizer", "vocab", "parameters", "bytes", "ngrams", "sizes", "labels", "languages", "train_seconds",
          "train_tokens", "seed")  # fmt: skip
+COUNTS = ("vocab", "parameters", "bytes", "train_tokens")
 SAMPLE_CHARACTERS = 400  # of what a run wrote, where it is described
 
 
@@ -49,7 +51,8 @@ class RunDescription:
 
     def values(self) -> dict[str, Any]:
         """What is worth showing, by name."""
-        return {key: self.record[key] for key in SHOWN if key in self.record}
+        found = {key: self.record[key] for key in SHOWN if key in self.record}
+        return {key: thousands(value) if key in COUNTS else value for key, value in found.items()}
 
     def to_json(self) -> dict[str, Any]:
         """The whole record, as plain JSON values."""
@@ -94,13 +97,14 @@ class TextInspection:
         return f"<octavo inspection of {names}: {cost}>"
 
     def _repr_html_(self) -> str:
-        parts = []
-        if len(self.runs) == 1:
-            parts.append(surprisal_section(self.surprisal, f"{self.runs[0].name} reads"))
+        named = zip(labels(self.inspections), self.inspections, strict=True)
+        parts = [inside_section(one, name) for name, one in named]
         if any(one.flow for one in self.inspections):
             parts.append(gradient_flow_section(self.inspections))
-        named = zip(labels(self.inspections), self.inspections, strict=True)
-        return notebook_view(*parts, *(inside_section(one, name) for name, one in named))
+        if len(self.runs) == 1:
+            tokens = surprisal_section(self.surprisal, f"{self.runs[0].name} reads")
+            parts.append(details("Token by token: cost, rank and what was expected", tokens) if parts else tokens)
+        return notebook_view(*parts)
 
 
 def inspect(
@@ -121,7 +125,7 @@ def inspect(
     Raises:
         UserError: The text is empty, or there is nothing to show of this run.
 
-    Example:
+    Examples:
         >>> octavo.inspect("runs/kn3")
         <octavo run 'kn3': ngram (order 3, ...
         >>> seen = octavo.inspect("runs/kn3", "to be")
@@ -162,8 +166,9 @@ def describe_run(run: Any) -> RunDescription:
     """What a run of any task is: its model, its size, its data, its training."""
     tensors = run.model.state_dict()
     record = {
-        "run": str(run.path), **run.description(), "parameters": sum(t.numel() for t in tensors.values()),
-        "bytes": sum(t.numel() * t.element_size() for t in tensors.values()), **run.record,
+        "run": str(run.path), **run.description(), "parameters": parameter_count(run.model),
+        "bytes": sum(t.numel() * t.element_size() for t in tensors.values()),
+        **{key: value for key, value in run.record.items() if key != "parameters"},
     }  # fmt: skip
     if isinstance(run, Run):
         record |= {"tokenizer": run.tokenizer.name, "vocab": run.tokenizer.vocab}
@@ -186,7 +191,7 @@ def doctor(run: TrainedRun | str | Path, *, quick: bool = False) -> Diagnosis:
     Raises:
         UserError: There is no such run.
 
-    Example:
+    Examples:
         >>> diagnosis = octavo.doctor("runs/gru", quick=True)
         >>> {one.verdict for one in diagnosis.findings} <= {"ok", "note", "warning", "not applicable"}
         True

@@ -154,7 +154,7 @@ def vectors(
     Raises:
         UserError: There is no such text, file or setting.
 
-    Example:
+    Examples:
         >>> plays = octavo.vectors("book.txt", dim=8, epochs=2, min_count=1)
         >>> plays["the"].shape
         (8,)

@@ -118,6 +118,11 @@ def json_records(lines: Iterable[str | bytes], source: str | Path) -> Iterator[t
         yield place, record
 
 
+def thousands(count: int) -> str:
+    """A number of parameters, tokens or bytes to the last digit: 855553 as 855,553."""
+    return f"{count:,}"
+
+
 def size(count: float) -> str:
     """A number of bytes in words: 1115394 as 1.1 MB."""
     for unit in ("B", "kB", "MB"):

@@ -143,6 +143,18 @@ def stored_entries(model: LanguageModel[Any]) -> dict[str, int]:
     return dict(entries)
 
 
+def parameter_count(model: nn.Module) -> int:
+    """How many parameters a model has: the one count that tables, pages, verbs and records give.
+
+    Counted is every number that training sets: weights, tied ones once, learned positions and random features that are
+    drawn once among them; of a model that counts, each n-gram or token that has a probability; of a mixture, its parts
+    and its own weights. What is computed from the settings, as rotary angles are, is not.
+    """
+    if isinstance(model, LanguageModel):
+        return sum(stored_entries(model).values())
+    return sum(weight.numel() for weight in model.parameters())
+
+
 def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
     """The model of a description with the tensors of its `state_dict`."""
     try:

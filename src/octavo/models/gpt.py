@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
-from octavo.models.cost.parts import Shape, parameter_count
+from octavo.models.cost.parts import Shape
 from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import Place
 from octavo.models.parts.block import TransformerBlock, add_positions
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import Norm, init_tables
 from octavo.models.recurrent import layers_of
-from octavo.models.spec import ModelSpec, Preset
+from octavo.models.spec import Candidate, ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles
 
@@ -178,7 +178,7 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     features = f", {config.features} features" if config.attention == "linear" else ""
     reading = transformer_cost(config, model.vocab, Shape(past=config.context - 1)).total("forward")
     return Table("", (), (
-        ("parameters", f"{parameter_count(model):,}"), ("blocks", f"{config.layers}, of width {config.width}"),
+        ("blocks", f"{config.layers}, of width {config.width}"),
         ("attention", f"{config.attention}{window}{features}; heads: {config.heads}{shared}"),
         ("positions", config.positions), ("context", f"{config.context} tokens"),
         ("feed-forward", f"{config.feed_forward}, {config.inner} wide"), ("norm", config.norm),
@@ -186,22 +186,31 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     ))  # fmt: skip
 
 
+TITLE = "transformer, full attention"
+PRESETS = {
+    "local": Preset(
+        "transformer, local attention", "gpt --attention local: each layer sees the last few tokens",
+        GPTConfig(attention="local"),
+    ),
+    "linear": Preset(
+        "transformer, linear attention", "gpt --attention linear: attention with a state of constant size",
+        GPTConfig(attention="linear"),
+    ),
+    "synthesizer": Preset(
+        "transformer, synthesizer", "gpt --attention dense: attention without comparing tokens",
+        GPTConfig(attention="dense"),
+    ),
+}  # fmt: skip
+
+
+def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
+    presets = (Candidate(name, preset.title, name) for name, preset in PRESETS.items())
+    return Candidate("gpt", TITLE, "gpt", tokenizers=("bpe",)), *presets
+
+
 SPEC = ModelSpec(
-    "gpt", "transformer, full attention", "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost,
-    presets={
-        "local": Preset(
-            "transformer, local attention", "gpt --attention local: each layer sees the last few tokens",
-            GPTConfig(attention="local"),
-        ),
-        "linear": Preset(
-            "transformer, linear attention", "gpt --attention linear: attention with a state of constant size",
-            GPTConfig(attention="linear"),
-        ),
-        "synthesizer": Preset(
-            "transformer, synthesizer", "gpt --attention dense: attention without comparing tokens",
-            GPTConfig(attention="dense"),
-        ),
-    },
+    "gpt", TITLE, "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost, presets=PRESETS,
+    candidates=_candidates,
     views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW),
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",

@@ -257,12 +257,14 @@ h_t = o_t ⊙ tanh(c_t)""",
 }
 
 
-def _spec(model: type[Recurrent], title: str, description: str, **short: Any) -> ModelSpec:
+def _spec(
+    model: type[Recurrent], title: str, description: str, tokenizers: tuple[str, ...] = (), **short: Any
+) -> ModelSpec:  # fmt: skip
     cell = model.cell
     return ModelSpec(
         cell, title, description, "recurrent", model, RecurrentConfig, cost=partial(recurrent_cost, cell),
         views=(gates_view(*TAPS[cell]), GRADIENT_FLOW),
-        candidates=lambda seconds, device: [Candidate(cell, title, cell, short_budget(seconds, **short))],
+        candidates=lambda seconds, device: [Candidate(cell, title, cell, short_budget(seconds, **short), tokenizers)],
         summarise=lambda model, tokens:
             f"{cell.upper()} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
         equation=f"{EQUATIONS[cell]}\np(x_{{t+1}} | x_1 .. x_t) = softmax(E h_t + b)",
@@ -270,5 +272,5 @@ def _spec(model: type[Recurrent], title: str, description: str, **short: Any) ->
 
 
 RNN_SPEC = _spec(RNN, "plain recurrent network", "a plain recurrent network")
-GRU_SPEC = _spec(GRU, "GRU", "a recurrent network with two gates", width=NARROW_GRU)
+GRU_SPEC = _spec(GRU, "GRU", "a recurrent network with two gates", ("char", "bpe"), width=NARROW_GRU)
 LSTM_SPEC = _spec(LSTM, "LSTM", "a recurrent network with gates and a cell")

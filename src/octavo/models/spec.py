@@ -21,6 +21,8 @@ from octavo.text.word_vectors import Origin
 
 Fitting = Literal["counts", "gradient", "mixture"]
 SHORT_BUDGET_SECONDS = 60.0  # of training: in less, a model gets further with settings of its own
+MULTI_BYTE = 1.5  # bytes per character, from which on other tokenizers are compared: English has 1.0, Russian 1.8,
+# Chinese nearly 3
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,18 @@ class Candidate:
     title: str
     model: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tokenizers: tuple[str, ...] = ()
+    """That it is compared with as well, where the characters of the text have several bytes: char, bpe."""
+    variant_of: str = ""
+    """The name of the candidate that this is with another tokenizer."""
+
+    def variants(self) -> tuple[Candidate, ...]:
+        """The candidate with each of its further tokenizers."""
+        return tuple(
+            Candidate(f"{self.name}-{one}", f"{self.title}, {one} tokens", self.model,
+                      {**self.settings, "tokenizer": one}, variant_of=self.name)
+            for one in self.tokenizers
+        )  # fmt: skip
 
 
 class FitContext(NamedTuple):
@@ -119,8 +133,17 @@ class ModelSpec:
         """Whether its views show values between 0, shut, and 1, open."""
         return any(not tap.signed for view in self.views for tap in view.taps)
 
-    def compared_as(self, seconds: float | None = None, device: str = "cpu") -> tuple[Candidate, ...]:
-        """The model's rows in `octavo compare`, for so many seconds of training on a device."""
+    def compared_as(
+        self, seconds: float | None = None, device: str = "cpu", bytes_per_character: float = 1.0
+    ) -> tuple[Candidate, ...]:
+        """The model's rows in `octavo compare`, for so many seconds of training on a device; with other tokenizers
+        too where the characters of the text have at least 1.5 bytes on average."""
+        rows = self._candidates(seconds, device)
+        return (
+            rows if bytes_per_character < MULTI_BYTE else tuple(one for row in rows for one in (row, *row.variants()))
+        )
+
+    def _candidates(self, seconds: float | None, device: str) -> tuple[Candidate, ...]:
         if self.candidates is not None:
             return tuple(self.candidates(seconds, device))
         if self.task != "language" or self.fitting == "mixture":

@@ -63,7 +63,7 @@ def train(
     Raises:
         UserError: There is no such model, text or setting; the message names the nearest one.
 
-    Example:
+    Examples:
         >>> run = octavo.train("ngram", "book.txt", order=3, tokenizer="byte")
         >>> run
         <octavo run 'ngram': ngram (order 3, ...
@@ -89,7 +89,7 @@ def resume(path: str | Path, *, budget: str | None = None, measure: bool = True)
     Raises:
         UserError: There is nothing to resume in the folder.
 
-    Example:
+    Examples:
         >>> octavo.resume("runs/gru", budget="30steps")
         <octavo run 'gru' at runs/gru: gru (...
     """
@@ -108,7 +108,7 @@ def load(path: str | Path) -> Any:
     Raises:
         UserError: There is no run, or it is damaged or foreign.
 
-    Example:
+    Examples:
         >>> run = octavo.load("runs/kn3")
         >>> run.tokenizer.name, run.model.config.order
         ('byte', 3)
@@ -146,7 +146,7 @@ def evaluate(
     Raises:
         UserError: There is nothing to score, or it is not text.
 
-    Example:
+    Examples:
         >>> score = octavo.evaluate("runs/kn3", "to be or not to be")
         >>> score.bytes, 0 < score.bits_per_byte < 8
         (18, True)
@@ -183,7 +183,7 @@ def tokenize(run: Run | str | Path, text: str | bytes) -> list[str]:
     Raises:
         UserError: The run is not one of a language model.
 
-    Example:
+    Examples:
         >>> octavo.tokenize("runs/kn3", "to be")
         ['t', 'o', '␣', 'b', 'e']
     """
@@ -233,7 +233,7 @@ def generate(
     Raises:
         UserError: There is no such method or setting.
 
-    Example:
+    Examples:
         >>> once = octavo.generate("runs/kn3", prompt="to ", max_tokens=20, seed=1)
         >>> once == octavo.generate("runs/kn3", prompt="to ", max_tokens=20, seed=1)
         True

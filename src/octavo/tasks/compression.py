@@ -24,7 +24,7 @@ def compress(run: Run | str | Path, data: str | bytes | Path, *, streams: int | 
     Raises:
         UserError: The tokenizer is not lossless, or there is no such file.
 
-    Example:
+    Examples:
         >>> archive = octavo.compress("runs/kn3", "to be or not to be, that is the question")
         >>> octavo.decompress("runs/kn3", archive)
         b'to be or not to be, that is the question'
@@ -46,7 +46,7 @@ def decompress(run: Run | str | Path, archive: bytes | Path) -> bytes:
     Raises:
         UserError: The archive is damaged, or another model wrote it.
 
-    Example:
+    Examples:
         >>> octavo.decompress("runs/kn3", octavo.compress("runs/kn3", b"any bytes: \\xff")).hex()
         '616e792062797465733a20ff'
     """

@@ -107,7 +107,8 @@ def cost_record(
         per_unit["training_with_past"] = carried.training_flops / carried.shape.tokens
     mine = found[0] if found and settings.measure else None
     return {
-        "title": counted.title, "model": cost.model, "vocab": cost.vocab, "parameters": cost.parameters,
+        "title": counted.title, "model": cost.model, "vocab": cost.vocab,
+        "parameters": cost.parameters + cost.table_entries,
         "table_bytes": cost.table_bytes, "tables_at_most": cost.tables_at_most,
         "batch": cost.shape.batch, "window": cost.shape.window, "unit": unit,
         **({"past": carried.shape.past} if carried else {}),

@@ -112,7 +112,7 @@ def _model(run: Run) -> Markup:
             figure = join(paragraph(caption), table(titles, rows, numeric=range(len(titles))))
         case _:
             figure = NOTHING
-    return section("Model", paragraph(f"It stores {stored(run.model)}."), figure)
+    return section("Model", paragraph(f"It has {stored(run.model)}."), figure)
 
 
 def _corpus(corpus: Mapping[str, Any]) -> Markup:

@@ -69,7 +69,7 @@ def cost(model: Any, *, measure: bool = False, **settings: Any) -> CostReport:
     Raises:
         UserError: There is no such model or setting.
 
-    Example:
+    Examples:
         >>> octavo.cost("gpt2").parameters
         124439808
         >>> octavo.cost("gru", width=64, layers=1)

@@ -80,7 +80,7 @@ def classify(run: Classifier | str | Path, texts: str | Texts) -> Classified | l
     Raises:
         UserError: The run is no classifier.
 
-    Example:
+    Examples:
         >>> octavo.classify("runs/moods", "what a fine day").label
         'good'
         >>> [one.label for one in octavo.classify("runs/moods", ["a fine day", "a grim day"])]
@@ -130,7 +130,7 @@ def translate(
     Raises:
         UserError: The run does not translate, or not into that language.
 
-    Example:
+    Examples:
         >>> isinstance(octavo.translate("runs/pairs", "a b c"), str)
         True
         >>> len(octavo.translate("runs/pairs", ["a b c", "c b a"], method="greedy"))
@@ -211,7 +211,7 @@ def fill(run: Encoder | str | Path, text: str, *, top: int = 5) -> Filled | Pseu
     Raises:
         UserError: The run is no encoder, or the text does not fit into its context.
 
-    Example:
+    Examples:
         >>> found = octavo.fill("runs/bert", "the [MASK] sat", top=3)
         >>> [len(words) for words in found.masks]
         [3]
@@ -241,7 +241,7 @@ def embed(
     Raises:
         UserError: The run is no encoder.
 
-    Example:
+    Examples:
         >>> vectors = octavo.embed("runs/bert", ["the cat sat", "a dog ran", "the cat sat"])
         >>> vectors.shape[0], round(float(vectors[0] @ vectors[2]), 4)
         (3, 1.0)
@@ -289,7 +289,7 @@ def answer(
     Raises:
         UserError: The run does not answer questions.
 
-    Example:
+    Examples:
         >>> reply = octavo.answer("runs/facts", "Ada Ash", threshold=0.0)
         >>> reply.question, 0 < reply.confidence <= 1
         ('Ada Ash', True)

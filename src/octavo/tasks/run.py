@@ -18,8 +18,6 @@ from octavo.exchange import is_foreign, read_foreign
 from octavo.io.run_folder import METRICS, TOKENIZER, read_json, read_record
 from octavo.io.tensors import read_tensors
 from octavo.models import build, describe
-from octavo.pages.markup import element
-from octavo.pages.sections import notebook_view, paragraph
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, OTHER_TEXT
 from octavo.tasks.trained_run import TrainedRun
 from octavo.text import load_tokenizer
@@ -65,9 +63,6 @@ class Run(TrainedRun):
     def result_in_words(self) -> str:
         label = self.record.get("result", {}).get("label")
         return super().result_in_words() + (f" ({label})" if label else "")
-
-    def _repr_html_(self) -> str:
-        return notebook_view(paragraph(element("b", f"octavo run {self.name}")), paragraph(self.summary()))
 
     # ------------------------------------------------------------------ its folder
 

@@ -16,8 +16,7 @@ from octavo.exchange.bert import is_bert, write_bert
 from octavo.exchange.imported import TokenIds
 from octavo.io.files import check_new
 from octavo.io.run_folder import CONFIG, TENSORS, check_out
-from octavo.models import spec_of
-from octavo.models.cost.parts import parameter_count
+from octavo.models import parameter_count, spec_of
 from octavo.tasks.api import open_run
 from octavo.tasks.encoder import NAMED, Encoder, load_encoder
 from octavo.tasks.run import Run, load
@@ -70,7 +69,7 @@ def export(
     Raises:
         UserError: The model cannot be written in that format.
 
-    Example:
+    Examples:
         >>> octavo.export("runs/kn3", "kn3.arpa")
         <octavo export 'kn3.arpa': an ARPA file of n-grams, ... bytes>
     """
@@ -106,7 +105,7 @@ def import_model(
     Raises:
         UserError: It is no model that octavo can read, or it is damaged.
 
-    Example:
+    Examples:
         >>> exported = octavo.export("runs/kn3", "kn3.arpa")
         >>> again = octavo.import_model("kn3.arpa", tokenizer_of="runs/kn3")
         >>> before, after = (octavo.evaluate(one, "to be or not to be").bits for one in ("runs/kn3", again))

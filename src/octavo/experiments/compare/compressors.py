@@ -17,8 +17,7 @@ import importlib
 import lzma
 import math
 import zlib
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ import numpy as np
 from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, last_part, open_texts
-from octavo.experiments.compare.intervals import block_ends
 from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
 from octavo.io.files import size
 from octavo.text import Split
@@ -35,8 +33,12 @@ from octavo.text import Split
 ZLIB_WINDOW_BYTES = 1 << 15  # that deflate can look back over
 BZ2_BLOCK_BYTES = 899_981  # that bzip2 -9 sorts at once, after its run-length code
 MAX_KNOWN_BYTES = 1 << 23  # of the training text that xz and zstd are given: more would only take minutes
-MAX_COMPRESSED_BYTES = 1 << 23  # in all, to find what each block of the held-out text adds
-MIN_BLOCKS = 5  # fewer say nothing of how much blocks differ
+
+COMPRESSED = (
+    "Each is given the training text in the way that suits it best, with the same memory for every size: zlib (a "
+    "window of 32 KiB) and zstd by a dictionary, or by what the held-out text adds to the compressed training text, "
+    "whichever is smaller; bz2 (a block of 900 kB) and xz by what it adds."
+)
 
 SizeOf = Callable[[bytes], int]  # compressed bytes of a text, by a compressor that knows another
 
@@ -48,11 +50,10 @@ def measure_compressor(cell: Cell, folder: Path) -> Json:
     known = known_text(cell.model, train, data)
     size_of = best_way(cell.model, known, data)
     whole = size_of(data)
-    bits_K = [8.0 * one for one in block_sizes(size_of, data, whole, len(known))]
     given = "the training text" if len(known) == train.size else f"the last {size(len(known))} of the training text"
     bits = 8 * whole / len(data)
     row = CompareRow(cell.key, f"{cell.model}, given {given}", COMPRESSOR, bits, policy=f"compressed after {given}")
-    return {"row": plain_json(row), "block_bits": bits_K, "summary": f"{bits:.4f} bits per byte"}
+    return {"row": plain_json(row), "block_bits": [8 * whole], "summary": f"{bits:.4f} bits per byte"}
 
 
 def known_text(name: str, train: Split, data: bytes) -> bytes:
@@ -69,18 +70,6 @@ def best_way(name: str, known: bytes, data: bytes) -> SizeOf:
     """The way of a compressor that makes the data smallest, after what it knows."""
     ways = [prepare(known, len(known) + len(data)) for prepare in COMPRESSORS[name]]
     return min(ways, key=lambda size_of: size_of(data)) if len(ways) > 1 else ways[0]
-
-
-def block_sizes(size_of: SizeOf, data: bytes, whole: int, known_bytes: int) -> Sequence[int]:
-    """What each block of the text adds, in bytes; of a long text, of which that would take minutes, only the sum."""
-    ends = block_ends(len(data))
-    limit = MAX_COMPRESSED_BYTES // (known_bytes + len(data) + 1)
-    count = next((one for one in range(min(len(ends), limit), MIN_BLOCKS - 1, -1) if len(ends) % one == 0), 1)
-    if count == 1:
-        return [whole]
-    step = len(ends) // count
-    sizes = [0, *(size_of(data[:end]) for end in ends[step - 1 : -1 : step]), whole]
-    return [after - before for before, after in pairwise(sizes)]
 
 
 # ---------------------------------------------------------------------- ways: (what is known, memory) to sizes

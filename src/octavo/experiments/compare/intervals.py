@@ -11,7 +11,8 @@ for one is hard for the other:
     v   = s²(d_k) / K + s²(a_s) / S + s²(b_s) / S  the text's part, and each model's seeds' where it has several
     d ± t(0.975, ν) √v                             ν = v² / Σ v_i² / ν_i, Welch and Satterthwaite's
 
-With one seed each it is the interval of the paired t-test. Where it holds zero, the two models are called a tie.
+With one seed each it is the interval of the paired t-test. Where it holds zero, the two models are called a tie. It is
+of two given models: of several comparisons, one in twenty errs.
 """
 
 from __future__ import annotations
@@ -96,14 +97,13 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
 def paired_difference(a_SK: BlockBits, b_SK: BlockBits, size: int) -> Difference | None:
     """The difference a - b in bits per byte of a text of so many bytes, tested on the same blocks.
 
-    The one with fewer blocks decides, where its number divides the other's. Of a compressor that has only its sum, the
-    bits are taken as evenly spread: the interval is then wider, not narrower.
+    A compressor has only a sum, because what it writes for a block depends on the others: it is spread evenly.
     """
     counts = {len(bits_K) for bits_K in (*a_SK, *b_SK)}
-    count = max(counts) if min(counts) == 1 else min(counts)
-    if count < 2 or any(one % count for one in counts - {1}):
+    count = max(counts)
+    if count < 2 or counts - {1, count}:
         return None
-    first_SK, second_SK = (np.stack([_in_blocks(bits_K, count) for bits_K in bits_SK]) for bits_SK in (a_SK, b_SK))
+    first_SK, second_SK = (np.stack([_spread(bits_K, count) for bits_K in bits_SK]) for bits_SK in (a_SK, b_SK))
     if not (np.isfinite(first_SK).all() and np.isfinite(second_SK).all()):
         return None
     d_K = (first_SK.mean(0) - second_SK.mean(0)) * count / size
@@ -112,12 +112,9 @@ def paired_difference(a_SK: BlockBits, b_SK: BlockBits, size: int) -> Difference
     return Difference(mean, *_around(mean, [_variance(values) for values in (d_K, *seeds)]), count)
 
 
-def _in_blocks(bits_K: Sequence[float], count: int) -> NDArray[np.float64]:
-    """The same bits in fewer blocks, or, of a sum alone, in more."""
-    if len(bits_K) == 1:
-        return np.full(count, bits_K[0] / count)
-    bits: NDArray[np.float64] = np.array(bits_K, np.float64).reshape(count, -1).sum(1)
-    return bits
+def _spread(bits_K: Sequence[float], count: int) -> NDArray[np.float64]:
+    """The bits of each block; those of a sum alone, evenly over so many."""
+    return np.array(bits_K, np.float64) if len(bits_K) == count else np.full(count, bits_K[0] / count)
 
 
 def _variance(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, int]:

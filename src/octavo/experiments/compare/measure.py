@@ -27,7 +27,7 @@ from octavo.experiments.compare.intervals import block_bits, block_interval
 from octavo.experiments.compare.rows import CompareRow
 from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
-from octavo.models import stored_entries
+from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
@@ -118,9 +118,10 @@ def _measure(
     low, high = interval or (None, None)
     row = CompareRow(
         cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, low=low, high=high,
-        interval=over, seconds=run.record.get("train_seconds"), parameters=sum(stored_entries(run.model).values()),
+        interval=over, seconds=run.record.get("train_seconds"), parameters=parameter_count(run.model),
         score_rate=score.tokens / max(1e-9, score.seconds), generation_rate=rate, run=cell.key, byte_costs=costs,
-        policy=score.policy, impossible=score.impossible,
+        policy=score.policy, impossible=score.impossible, tokenizer=run.tokenizer.name,
+        variant_of=cell.options.get("variant_of", ""),
     )  # fmt: skip
     return row, score, block_bits(bits_N), sample
 

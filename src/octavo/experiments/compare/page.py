@@ -10,10 +10,12 @@ import numpy as np
 from markupsafe import Markup
 
 from octavo.experiments.compare.advice import DOMINATED
+from octavo.experiments.compare.compressors import COMPRESSED
 from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
+from octavo.experiments.compare.settings import settings_section
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
 from octavo.io.run_folder import REPORT, SAMPLES
@@ -62,6 +64,7 @@ def comparison_page(
         section("Results", comparison_table(comparison), bullets(footnotes(comparison), "notes")),
         section("Proof", paragraph(describe_proof(comparison.proof, comparison.settings.get("prove", True)))),
         figures_section(drawn),
+        settings_section(comparison),
         same_passage(comparison, held_out, byte_costs),
         disagreements(comparison, held_out, byte_costs),
         _samples([row for row in comparison if samples.get(row.model)], samples),
@@ -141,7 +144,7 @@ def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
 
 def _row(row: CompareRow, address: str) -> sections.TableRow:
     name = sections.link(address, row.model) if address else row.model
-    badge = element("span", "best", class_="badge") if row.best else ""
+    badge = element("span", "best model", class_="badge") if row.best else ""
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
         return sections.TableRow((first, f"failed: {row.error}"), "failed")
@@ -156,9 +159,17 @@ def footnotes(comparison: Comparison) -> list[str]:
     if any(row.dominated for row in comparison):
         notes.append(f"Grey: dominated, that is, {DOMINATED}.")
     if any(row.family == "compressor" for row in comparison):
-        notes.append("Italic: general compressors, given the training text where they can use it.")
+        notes.append(f"Italic: general compressors. {COMPRESSED}")
     if intervals:
         notes.append(f"95 %: the confidence interval of the bits per byte, {' or '.join(intervals)}.")
+    if any(row.behind is not None for row in comparison):
+        seeds = "" if comparison.settings.get("seeds", 1) > 1 else (
+            " Networks were trained with one seed; another may change an order this close (--seeds 3)."
+        )  # fmt: skip
+        notes.append(
+            "Behind: bits per byte more than the row above, by a paired test on the same blocks of the text; a tie is "
+            f"a difference whose 95 % confidence interval holds zero.{seeds}"
+        )
     notes += [
         f"{row.model} gave probability zero to {row.impossible:,} held-out tokens; one is enough to make the sum "
         "infinite."

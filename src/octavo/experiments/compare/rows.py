@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from octavo.config import from_json, plain_json
 from octavo.errors import UserError
 from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
-from octavo.io.files import size
+from octavo.io.files import size, thousands
 
 RESULT = "comparison.json"
 CSV = "comparison.csv"
@@ -37,13 +37,20 @@ class CompareRow:
                      outputs=("terminal",))
     ] = False  # fmt: skip
     dominated: bool = False
+    behind: Annotated[
+        float | None, Column("behind", lambda row: row.shown_behind, "bits per byte more than the row above, on the "
+                             "same blocks; a tie where the 95 % interval holds zero", rank=3, of_row=True)
+    ] = None  # fmt: skip
+    behind_low: float | None = None
+    behind_high: float | None = None
+    tie: bool = False  # with the row above: the text does not tell them apart
     low: Annotated[
         float | None, Column("95 %", lambda row: row.shown_interval, "95 % confidence interval", rank=4, of_row=True)
     ] = None
     high: float | None = None
     interval: str = ""  # what the 95 % interval from low to high is over
     seconds: Annotated[float | None, Column("train s", show_seconds, "seconds of training", rank=1)] = None
-    parameters: Annotated[int | None, Column("params", show_amount, "weights, or n-grams", rank=5)] = None
+    parameters: Annotated[int | None, Column("params", thousands, "weights, or n-grams", rank=5)] = None
     flops: Annotated[
         float | None, Column("FLOPs", show_amount, "floating-point operations of training", rank=7)
     ] = None  # fmt: skip
@@ -57,6 +64,8 @@ class CompareRow:
     """A .npy file, seen from the folder of the comparison: the cost in bits of each byte of the held-out text."""
     policy: str = ""  # how much context each token was scored with
     impossible: int = 0  # tokens with probability zero
+    tokenizer: Annotated[str, Column("tokens", help="the tokenizer", rank=4, align="left", if_varies=True)] = ""
+    variant_of: str = ""  # the row whose model it is with another tokenizer
     error: str | None = None
 
     @property
@@ -77,6 +86,10 @@ class CompareRow:
     @property
     def shown_bits(self) -> str:
         return "failed" if self.bits_per_byte is None else show_bits(self.bits_per_byte)
+
+    @property
+    def shown_behind(self) -> str:
+        return "" if self.behind is None else "tie" if self.tie else f"{self.behind:+.4f}"
 
     @property
     def shown_interval(self) -> str:

@@ -14,19 +14,21 @@ from typing import Any
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, identity_of
-from octavo.experiments.compare.advice import advice, rank_rows
+from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, identity_of, last_part, open_texts
+from octavo.experiments.compare.advice import Evidence, advice, rank_rows
+from octavo.experiments.compare.compressors import MAX_KNOWN_BYTES
 from octavo.experiments.compare.config import MIX, Candidate, CompareConfig, Text, parts_of_mixture, place_of
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.forecast import PAGE_SECONDS, expected_seconds
-from octavo.experiments.compare.intervals import t_interval
+from octavo.experiments.compare.intervals import BlockCosts, t_interval
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.proof import PROOF_SHARE
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
 from octavo.io.files import write_text
+from octavo.text.overlap import REPEAT_BYTES, overlap
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
 PAGE_BYTES = 1 << 20  # of the held-out text that the page shows passages of
@@ -52,7 +54,7 @@ def compare(
     Raises:
         UserError: There is no such text, model or setting.
 
-    Example:
+    Examples:
         >>> found = octavo.compare("book.txt", models=["bag", "kn3"], out="runs/two")
         >>> found
         <octavo comparison of 2 models on book: kn3 is best, ... bits per byte>
@@ -82,14 +84,15 @@ class Comparing:
     def __init__(
         self, text: Text, config: CompareConfig, out: str | Path | None, jobs: int, progress: Progress
     ) -> None:  # fmt: skip
-        self.config, self.progress, self.place = config, progress, place_of(text, out)
+        self.progress, self.place = progress, place_of(text, out)
+        self.command = self.place.command(config, jobs)
         corpus = config.text.open(self.place.sources)
+        self.config = config = config.for_text(corpus.train.bytes_per_character())
         self.held_out = config.scored_part(corpus)
         self.corpus = {"name": self.place.name, **corpus.describe(), "scored": self.held_out.describe()}
         self.data = describe_texts(corpus, corpus.train, self.held_out, config.valid, config.field)
         self.candidates = config.candidates
         self.pretrained = config.pretrained_candidates
-        self.command = self.place.command(config, jobs)
         common = {"corpus": self.corpus, "settings": config.common}
         store = self.place.open_store(common, self._differs)
         self.mixture = next((one for one in self.candidates if one.name == MIX), None)
@@ -164,7 +167,8 @@ class Comparing:
         settings = {"parts": list(parts)} if parts else {
             "tokenizer": self.config.tokenizer, **candidate.settings, "device": self.config.device
         }  # fmt: skip
-        options = {"seed": self.config.seed, "title": candidate.title, "family": candidate.family}
+        options = {"seed": self.config.seed, "title": candidate.title, "family": candidate.family,
+                   "variant_of": candidate.variant_of}  # fmt: skip
         budget = self.config.each if candidate.by_gradient else ""
         title = f"{candidate.name}, {self.config.each} of training" if budget else candidate.name
         return Cell(
@@ -220,10 +224,20 @@ class Comparing:
         proofs = [one.value.get("proof", {"error": one.error}) | {"model": one.cell.key.removeprefix("proof-")}
                   for one in outcomes.values() if one.cell.work == "proof"]  # fmt: skip
         return Comparison(
-            rank_rows(rows), self.corpus, next(iter(proofs), None), self.config.to_json(),
+            rank_rows(rows, self._blocks()), self.corpus, next(iter(proofs), None), self.config.to_json(),
             describe_machine(self.config.device), versions(), stage_seconds(outcomes), self.command, self.place.folder,
             self.sentences,
         )  # fmt: skip
+
+    def _blocks(self) -> BlockCosts:
+        """What each model paid for the blocks of the held-out text, seed by seed."""
+        outcomes, bits = self.runner.outcomes, {}
+        for one in (*self.candidates, *self.pretrained):
+            keys = [key for seed in range(self.config.seeds) if (key := key_of(one.name, seed)) in outcomes]
+            found = [outcomes[key].value.get("block_bits", ()) for key in keys]
+            if found and all(found):
+                bits[one.name] = [[math.inf if part is None else part for part in bits_K] for bits_K in found]
+        return BlockCosts(self.held_out.size, bits)
 
     def _row(self, candidate: Candidate) -> CompareRow | None:
         """The row of a candidate whose cells are all there."""
@@ -247,7 +261,10 @@ class Comparing:
         curves = {  # over the share of the time
             name: [(x / points[-1][0], y) for x, y in points] for name, points in read_curves(comparison).items()
         }
-        self.sentences = advice(comparison.rows, curves, self.config.picked_device)
+        train, held_out = open_texts(self.data)
+        repeated = overlap(last_part(train, MAX_KNOWN_BYTES).chunks(), held_out.read(), REPEAT_BYTES)
+        evidence = Evidence(self._blocks(), curves, self.config.picked_device, repeated)
+        self.sentences = advice(comparison.rows, evidence)
         comparison = replace(comparison, advice=self.sentences)
         write_page(comparison, first_part(self.held_out, PAGE_BYTES).read())
         page = comparison.seconds.get("page", 0.0) + perf_counter() - began

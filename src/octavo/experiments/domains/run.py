@@ -76,6 +76,7 @@ def domains(
         budget: How long each neural model may train.
         seed: For the training.
         jobs: How many models to work on at a time.
+        encoding: The encoding of the texts: "utf-8", "latin-1", "utf-16", ...
         candidates: Model and settings, by name, in place of the usual ones.
         progress: Where progress is shown; by default on standard error.
 
@@ -85,7 +86,7 @@ def domains(
     Raises:
         UserError: There are not two texts, or one is empty.
 
-    Example:
+    Examples:
         >>> octavo.domains(["runs/kn3"], texts=["book.txt", "other.txt"], bytes=500, out="runs/domains")
         <octavo domains book.txt and other.txt: 1 model>
     """

@@ -170,7 +170,7 @@ def scale(
     Raises:
         UserError: The text is too short, or there is no such model or setting.
 
-    Example:
+    Examples:
         >>> from octavo.experiments.scale import ScalePlan
         >>> octavo.scale("ngram", "book.txt", order=3, plan=ScalePlan((0.25, 0.5, 1.0)), out="runs/scale")
         <octavo scaling of ngram on book.txt: 3 points>
