@@ -16,11 +16,7 @@ import tyro
 from octavo.cli import VERBS
 from octavo.cli.help import INDEX, Description, readable_help, readable_value
 
-TITLES = {"options": "flags", "config options": "the model", "settings options": "the data", "loop options": "training",
-          "optimizer options": "the optimizer", "optim options": "the optimizer", "plan options": "the plan",
-          "text options": "the text", "reading options": "the data", "asked options": "the time"}  # fmt: skip
-
-
+TITLES = {"options": "flags", "positional arguments": "flags"}
 PATHS = ("--out", "--page", "--csv", "--folder", "--results", "--facts", "--file", "--manual", "--times")
 
 
@@ -49,12 +45,19 @@ def describe_command(function: Callable[..., Any], prog: str, style: Any) -> Des
                 described["value"] = "|".join(choices)
             described["choices"] = choices
         if flag:
-            title = getattr(action.container, "title", "") or "flags"
-            groups.setdefault(TITLES.get(title, title.removesuffix(" options")), []).append(described)
+            groups.setdefault(_title(action.container), []).append(described)
         else:
+            is_optional = action.nargs in ("?", "*") and "(at least one)" not in described["help"]
+            described["value"] = f"[{value}]" if is_optional and not value.startswith("[") else value
             arguments.append(described)
     about = re.sub(r"(?<!\n)\n(?!\n)", " ", (parser.description or "").strip())
     return {"about": re.sub(r" +", " ", about), "arguments": arguments, "groups": groups}
+
+
+def _title(group: Any) -> str:
+    """The title of a group of flags: what the command says of it, else the name of the argument."""
+    title, about = group.title or "flags", (getattr(group, "description", None) or "").strip().rstrip(".")
+    return TITLES.get(title) or (about if about and "\n" not in about else title.removesuffix(" options"))
 
 
 def commands() -> Iterator[list[str]]:

@@ -27,7 +27,7 @@ from octavo.models import name_of, spec_of
 from octavo.tasks.run import load
 from octavo.tasks.task import find_task
 
-RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
+RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...", help_behavior_hint="(at least one)")]
 
 
 def inspect(runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, back: int | None = None) -> Output:

@@ -19,7 +19,7 @@ from octavo.models.parts.checks import check_positive
 from octavo.training.glove import GloveConfig
 
 VectorFile = Annotated[Positional[str], arg(metavar="FILE", help="A file of vectors, or glove-6b-50d.")]
-WordList = Annotated[Positional[tuple[str, ...]], arg(metavar="WORD...")]
+WordList = Annotated[Positional[tuple[str, ...]], arg(metavar="WORD...", help_behavior_hint="(at least one)")]
 
 USAGE = """usage: octavo vectors CORPUS... --out FILE      learn vectors from a text
        octavo vectors near FILE WORD...         the words nearest to each word

@@ -161,7 +161,7 @@ class CompareConfig:
     bytes: int = 0
     """Measure on at most so many bytes; 0: all that is held out, or as much as takes little beside the training."""
     prove: bool = True
-    """Prove the best result in the end: compress the held-out text with it, and restore it."""
+    """The best model compresses the held-out text and restores it in the end; --no-prove leaves the proof out."""
     seed: int = 0
     """For first weights, the order of the text, dropout and samples."""
     device: str = "auto"
