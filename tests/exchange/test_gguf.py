@@ -17,7 +17,7 @@ from gguf_files import ARRAY, STRING, TOKENIZER, TOKENS, described, gguf, pair, 
 from octavo.datasets import sources
 from octavo.datasets.catalogue import MODEL_SOURCES, SOURCES, File, Source
 from octavo.errors import UserError
-from octavo.exchange.gguf import special_ids, tokenizer_parts
+from octavo.exchange.gguf_tokenizer import special_ids, tokenizer_parts
 from octavo.io.gguf import Gguf, read_gguf
 from octavo.io.gguf.dequantize import KINDS, LAYOUTS, dequantise
 from octavo.text import Bpe
