@@ -148,15 +148,15 @@ def compare_with_baselines(
     why = f"{place(own, baselines.rows)}{how}.{about}"
     if not math.isfinite(own):
         infinite = f"{baselines.impossible:,} tokens are impossible for the model, so its bits are infinite."
-        advice = ("an estimator that leaves nothing out: --estimator kneser-ney", "more smoothing: --k 1")
-        return Finding(name, "warning", "infinite", expected, infinite, advice, values, "impossible tokens")
+        smoother = ("an estimator that leaves nothing out: --estimator kneser-ney", "more smoothing: --k 1")
+        return Finding(name, "warning", "infinite", expected, infinite, smoother, values, "impossible tokens")
     verdict: Verdict = "ok"
     condition = "behind counting"
     shorter = best.order <= (field or 0)
     if shorter and own > (1 + TIE) * best.bits_per_byte and own > (1 + TIE) * wanted.bits_per_byte:
         fewer = (f"a lower --order {best.order}", "an estimator that backs off: --estimator kneser-ney")
-        return Finding(name, "warning", measured, f"at most the {best.name}: {best.bits_per_byte:.4f}", why, fewer, values,
-                       "order too high")  # fmt: skip
+        goal = f"at most the {best.name}: {best.bits_per_byte:.4f}"
+        return Finding(name, "warning", measured, goal, why, fewer, values, "order too high")
     if own > (1 + TIE) * wanted.bits_per_byte:
         verdict = "warning"
     elif own > (1 + TIE) * best.bits_per_byte and spec_of(model).fitting != "counts":

@@ -28,7 +28,7 @@ from octavo.text import Corpus, Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes
 from octavo.training.diagnosis.curve import Training, TrainingCurve, bytes_per_token
 from octavo.training.diagnosis.finding import Diagnosis, Finding, fitting, not_applicable, settings
-from octavo.training.diagnosis.history import examine_history, start, too_much_dropout
+from octavo.training.diagnosis.history import examine_history, start
 from octavo.training.metrics_log import read_rows
 
 QUICK = "left out by --quick"
@@ -39,6 +39,7 @@ CAUSES = (
     "evaluation", "text", "tokenizer", "start", "weights", "events", "stability", "gates", "attention", "examples",
     "gradient lengths", "units", "overfitting", "progress", "gradient flow", "softmax", "baselines", "context",
 )  # fmt: skip
+LEADING = {"impossible tokens": "tokenizer", "order too high": "tokenizer"}  # causes among what is measured last
 
 
 def examine(run: Any, quick: bool = False) -> Diagnosis:
@@ -62,7 +63,7 @@ def examine(run: Any, quick: bool = False) -> Diagnosis:
             findings = _examine_examples(run, rows, training, bench, why_not)
     own = settings(run.model, training)
     fitted = [replace(one, advice=fitting(one.advice, run.model, own)) for one in findings]
-    return Diagnosis.of(name, sorted(fitted, key=lambda one: CAUSES.index(one.name)))
+    return Diagnosis.of(name, sorted(fitted, key=lambda one: CAUSES.index(LEADING.get(one.condition, one.name))))
 
 
 def _examine_model(
@@ -118,16 +119,14 @@ def _examine_language(
     valid, baselines, why_gone, why_none = _measure_text(run, quick)
     known = Expectation(what=run.tokenizer.unit)
     if baselines is not None:
-        known = Expectation(*(baselines.for_curve(baselines.find(order)) for order in (1, 2)), run.tokenizer.unit)
+        bag, pairs = (baselines.for_curve(baselines.find(order)) for order in (1, 2))
+        known = Expectation(bag, pairs, run.tokenizer.unit)
     findings = [
         *_examine_model(run, curve, training, bench, why_not, run.model.vocab),
-        *examine_history(curve, training, name), progress(curve, training, run.model.vocab, known),
+        *examine_history(curve, training, name, dropout=getattr(run.model.config, "dropout", 0.0)),
+        progress(curve, training, run.model.vocab, known, getattr(run.model.config, "width", 0)),
         *(_unseen_text(run, valid) if valid is not None else [not_applicable(name, why_gone) for name in UNSEEN]),
     ]  # fmt: skip
-    smoothed = training is not None and training.optim.label_smoothing > 0
-    damped = too_much_dropout(curve, getattr(run.model.config, "dropout", 0.0), smoothed)
-    if damped is not None:
-        findings = [damped if one.name == damped.name and one.verdict != "warning" else one for one in findings]
     if baselines is None:
         return [*findings, not_applicable("baselines", why_none)]
     overfits = any(one.name == "overfitting" and one.verdict == "warning" for one in findings)
@@ -189,7 +188,8 @@ def _is_ill(findings: Sequence[Finding], curve: TrainingCurve, training: Trainin
     """Whether the findings say what else is wrong with a run than that it was short."""
     notable = [one for one in findings if one.advice and one.verdict in ("note", "warning")]
     if training is not None and training.is_short(curve.steps):  # what the model does not do yet is no illness
-        return any(one.verdict == "warning" and one.name not in MODEL for one in notable)
+        causes = [one for one in notable if one.name not in MODEL and training.longer() not in one.advice]
+        return any(one.verdict == "warning" for one in causes)
     return any(training is None or training.longer() not in one.advice for one in notable)
 
 

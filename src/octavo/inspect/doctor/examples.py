@@ -49,8 +49,8 @@ def examples_of(data: Any) -> Examples | None:
         shares = dict(zip(data.labels, (count_C / count_C.sum()).tolist(), strict=True))
         return Examples(_hashes(data.train_NCHW), _hashes(data.test_NCHW), shares)
     if isinstance(data, Pairs):
-        parts = ([*zip(part.sources, *part.targets, strict=True)] for part in (data.train, data.test))
-        return Examples(*parts)
+        learnt, held = ([*zip(part.sources, *part.targets, strict=True)] for part in (data.train, data.test))
+        return Examples(learnt, held)
     return None
 
 
@@ -67,16 +67,16 @@ def label_entropy(examples: Examples | None) -> Expectation:
 
 
 def examine_examples(examples: Examples, result: Mapping[str, Any], bench: Bench | None, steps: int) -> Finding:
-    """Held-out examples that were learnt from, one class for all, or answers that have nothing to do with the inputs."""
+    """Held-out examples that were learnt from, one class for all, or answers that do not depend on the inputs."""
     name, held = "examples", len(examples.held_out)
-    if held < LEAST:
+    if held < LEAST and examples.shares:
         return not_applicable(name, f"it takes {LEAST} held-out examples, and there are {held}")
     known = set(examples.learnt)
-    leaked = sum(one in known for one in examples.held_out) / held
+    leaked = sum(one in known for one in examples.held_out) / max(1, held)
     values: dict[str, Any] = {"leaked": leaked, "held_out": held}
     expected = "held-out examples not learnt from, answers better than chance"
-    if leaked > LEAKED:
-        why = f"{percent(leaked, 0)} of the held-out examples stand in the training part too: the result is that of examples seen."
+    if leaked > LEAKED and held >= LEAST:
+        why = f"{percent(leaked, 0)} of the held-out examples stand in the training part too, and were learnt."
         advice = ("keep one copy of each example", "name others to measure on: --test FILE")
         return Finding(name, "warning", f"{percent(leaked, 0)} seen in training", expected, why, advice, values, LEAK)
     if examples.shares and isinstance(result.get("accuracy"), float):
@@ -87,7 +87,7 @@ def examine_examples(examples: Examples, result: Mapping[str, Any], bench: Bench
     values["rise"] = rise
     measured = f"loss {percent(rise, sign=True)} with another's source"
     if rise < IGNORED:
-        why = f"with the sources of other pairs the loss is only {percent(rise, sign=True)} higher: the model does not use them."
+        why = f"with other pairs' sources the loss is only {percent(rise, sign=True)} higher: they are not used."
         advice = ("see that sources and targets stand line by line beside each other", "train longer: --budget 10min")
         return Finding(
             name, "warning", measured, f"{percent(IGNORED, 0, True)} or more", why, advice, values, UNRELATED
@@ -115,8 +115,8 @@ def _judge_classes(examples: Examples, result: Mapping[str, Any], values: dict[s
         return Finding("examples", "warning", measured, expected, why, advice, values, ONE_CLASS)
     if accuracy < chance + ERRORS * error and chance < 1:
         why = (
-            f"{percent(accuracy)} of the held-out answers are right, and {percent(chance)} would be by always saying {common!r} "
-            f"(standard error {percent(error)}): what was learnt says nothing about other examples."
+            f"{percent(accuracy)} of the held-out answers are right, and {percent(chance)} would be by always saying "
+            f"{common!r} (standard error {percent(error)}): what was learnt says nothing about other examples."
         )
         advice = ("see that every label stands beside its own example", "more examples")
         return Finding("examples", "warning", measured, expected, why, advice, values, UNRELATED)
@@ -128,12 +128,11 @@ def rise_with_others(bench: Bench) -> float | None:
     """How much higher the loss is when each answer is asked of the next row's input; None where rows are too few."""
     stage = bench.trained
     batch = max((stage.batch(number) for number in range(4)), key=lambda one: one.rows)
-    tensors = getattr(batch, "tensors", ())
+    tensors: tuple[Tensor, ...] = getattr(batch, "tensors", ())
     if len(tensors) != 4 or batch.rows < LEAST:
         return None
     order_B = torch.arange(batch.rows).roll(1)
-    source_BS, lengths_B, *answers = tensors
-    swapped = RowBatch((source_BS[order_B], lengths_B[order_B], *answers), batch.targets)
+    swapped = RowBatch((tensors[0][order_B], tensors[1][order_B], *tensors[2:]), batch.targets)
     stage.model.eval()
     own, other = (
         float(stage.objective(stage.start(one.rows), one.part(0, one.rows, CPU))[0]) for one in (batch, swapped)

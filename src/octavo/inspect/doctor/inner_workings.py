@@ -62,12 +62,15 @@ def attention(model: LanguageModel[Any], x_N: Sequence[int]) -> Finding:
                  for a_HTT in maps.layers for a_TT in a_HTT]  # fmt: skip
     heads, share = len(collapsed), sum(collapsed) / max(1, len(collapsed))
     visible = int(maps.visible_T.max())
-    values, expected = {"heads": heads, "collapsed": sum(collapsed)}, f"at most {percent(HEADS, 0)} of the heads on a single place"
+    values, expected = (
+        {"heads": heads, "collapsed": sum(collapsed)},
+        f"at most {percent(HEADS, 0)} of the heads on a single place",
+    )
     measured = f"{sum(collapsed)} of {heads} heads on a single place"
     if share > HEADS and visible > 1:
         why = (
-            f"{sum(collapsed)} of {heads} heads give over {percent(COLLAPSED, 0)} of their attention to a single place for "
-            "nearly every token: the attention softmax is saturated, and hardly any gradient passes it."
+            f"{sum(collapsed)} of {heads} heads give over {percent(COLLAPSED, 0)} of their attention to a single place "
+            "for nearly every token: the attention softmax is saturated, and hardly any gradient passes it."
         )
         advice = ("normed queries and keys: --qk-norm", "a lower --learning-rate", "train it anew: --seed 1")
         return Finding(name, "warning", measured, expected, why, advice, values, "attention collapsed")
@@ -85,7 +88,7 @@ def evaluation(bench: Bench) -> Finding:
         "twice the same",
     )
     if off > SAME:
-        why = f"the same batch costs {once:.4f} nats and then {twice:.4f}: something random, such as dropout, is still on."
+        why = f"the same batch costs {once:.4f} nats, then {twice:.4f}: something random, as dropout is, is still on."
         advice = ("let the model draw random numbers only where self.training is true",)
         return Finding(name, "warning", measured, expected, why, advice, values, "random evaluation")
     return Finding(name, "ok", measured, expected, "the same batch costs the same twice.", (), values)

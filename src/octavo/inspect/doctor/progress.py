@@ -7,15 +7,18 @@ import math
 from octavo.inspect.doctor.expectation import Expectation
 from octavo.training.diagnosis.curve import STILL_FALLING, UNUSUAL, Training, TrainingCurve
 from octavo.training.diagnosis.finding import Finding, Verdict, not_applicable, percent
-from octavo.training.diagnosis.history import FEW_POINTS, WORSE
+from octavo.training.diagnosis.history import FEW_POINTS
 
 DEAD = 0.05  # of the loss: the frequencies of the tokens alone, learnt by the output's bias, bring far more
 STUCK = 0.005  # of the loss, between the run's third and its seventh tenth
 SLOW = 0.05  # of held-out bits in the last third, after reading the text twice: that will not make up for it
+NARROW = 8  # units: hardly more than the bits of a token
 NAME = "progress"
 
 
-def progress(curve: TrainingCurve, training: Training | None, choices: int, known: Expectation) -> Finding:
+def progress(
+    curve: TrainingCurve, training: Training | None, choices: int, known: Expectation, width: int = 0
+) -> Finding:
     """Too low a rate, too short a training, frequencies alone, or less than two tokens tell of the third."""
     n = len(curve.points)
     if n < FEW_POINTS:
@@ -29,7 +32,7 @@ def progress(curve: TrainingCurve, training: Training | None, choices: int, know
     measured = f"loss {percent(-fall, sign=True)}: {first:.3f} to {end:.3f} nats"
     reached = known.reached(curve, end)
     if reached < 2:
-        found = _behind(curve, training, known, reached, fall, middle, late)
+        found = _behind(curve, training, known, reached, (fall, middle, late), 0 < width < NARROW)
         if found is not None:
             verdict, condition, expected, why, advice = found
             return Finding(NAME, verdict, measured, expected, why, advice, values, condition)
@@ -42,11 +45,11 @@ def progress(curve: TrainingCurve, training: Training | None, choices: int, know
 
 
 def _behind(
-    curve: TrainingCurve, training: Training | None, known: Expectation, reached: int, fall: float, middle: float,
-    late: float,
+    curve: TrainingCurve, training: Training | None, known: Expectation, reached: int,
+    falls: tuple[float, float, float], is_narrow: bool,
 ) -> tuple[Verdict, str, str, str, tuple[str, ...]] | None:  # fmt: skip
     """What is wrong with a run that is behind what counting achieves: verdict, condition, expected, why, advice."""
-    goal = known.goal(reached)
+    goal, (fall, middle, late) = known.goal(reached), falls
     sure: Verdict = "warning" if known.is_known else "note"
     moves = fall >= DEAD and (late > STILL_FALLING or middle > STUCK)
     if training is not None and training.lowered > UNUSUAL**2 and (moves or 0 <= fall < DEAD):
@@ -66,7 +69,7 @@ def _behind(
     if not known.is_known or (middle >= STUCK and not (is_read and late < SLOW)):
         return None
     why = f"the loss came to stand {goal[0]}."
-    if reached == 1 and known.is_near_frequencies(curve):
+    if reached == 1 and known.is_near_frequencies(curve) and not is_narrow:
         why += f" Only the frequencies of the {known.what} were learnt, and nothing of what comes before them."
         see = f"see that every {known.what.rstrip('s')} stands where it belongs in what the model learns from"
         return "warning", "targets unrelated to inputs", goal[1], why, (see, *other)

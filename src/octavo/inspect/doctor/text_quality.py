@@ -1,5 +1,5 @@
-"""The text that a run learnt from and was measured on: its encoding, whether it repeats itself, whether the held-out part
-stands in it or is of another kind, whether it is sorted or has no order at all; and what the tokenizer makes of it.
+"""The text that a run learnt from and was measured on: its encoding, whether it repeats itself, whether the held-out
+part stands in it or is of another kind, whether it is sorted or has no order; and what the tokenizer makes of it.
 
 N bytes or tokens, W windows.
 """
@@ -122,43 +122,46 @@ def examine_text(train: Split, valid: Split) -> Finding:
 
     if garbled:
         what, share = garbled
-        return finding("text encoding", f"{percent(share)} garbled", f"the text has {what}.",
-                       "convert the file to UTF-8, and train on that: iconv -f LATIN1 -t UTF-8 FILE")  # fmt: skip
+        remedy = "convert the file to UTF-8, and train on that: iconv -f LATIN1 -t UTF-8 FILE"
+        return finding("text encoding", f"{percent(share)} garbled", f"the text has {what}.", remedy)
+    stretches = f"stretches of {WINDOW_BYTES} bytes"
+    repeated, leaked = percent(found.repeated, 0), percent(found.leaked, 0)
     if found.repeated > REPEATED:
-        why = f"{percent(found.repeated, 0)} of the stretches of {WINDOW_BYTES} bytes stand more than once in the training text."
-        return finding("repeated text", f"{percent(found.repeated, 0)} repeated", why, "keep one copy of each passage",
-                       "a text that is not repeated: any result on this one says only that it can be copied")  # fmt: skip
+        why = f"{repeated} of the {stretches} stand more than once in the training text."
+        remedy = "keep one copy of each passage: a result on this text says only that it can be copied"
+        return finding("repeated text", f"{repeated} repeated", why, remedy)
     if found.leaked > LEAKED and found.leaked > LEAKED_TIMES * found.repeated:
         why = (
-            f"{percent(found.leaked, 0)} of the held-out stretches of {WINDOW_BYTES} bytes stand word for word in the training "
-            f"text, where only {percent(found.repeated, 0)} stand twice: the result is that of a text already seen."
+            f"{leaked} of the held-out {stretches} stand word for word in the training text, where only {repeated} "
+            "stand twice: the result is that of a text already seen."
         )
-        return finding("data leak", f"{percent(found.leaked, 0)} of held-out text seen", why,
-                       "name a text that is not in the training part: --valid FILE")  # fmt: skip
+        remedy = "measure on a text that is not in the training part: --valid FILE"
+        return finding("data leak", f"{leaked} of held-out text seen", why, remedy)
     if 1 - found.pairs / max(found.frequencies, 1e-9) < UNORDERED:
         why = (
-            f"knowing the byte before saves nothing: {found.frequencies:.3f} bits a byte without it, {found.pairs:.3f} with "
-            "it. The text is shuffled, encrypted or compressed, and has nothing to learn but frequencies."
+            f"knowing the byte before saves nothing: {found.frequencies:.3f} bits a byte without it, "
+            f"{found.pairs:.3f} with it. The text is shuffled, encrypted or compressed: there is nothing to learn but "
+            "frequencies."
         )
-        return finding(
-            "text without order", f"{found.pairs:.3f} bits by pairs of bytes", why, "see that the tokens stand in order"
-        )
+        remedy = "see that the text was not shuffled or compressed before it was read: octavo data show FILE"
+        return finding("text without order", f"{found.pairs:.3f} bits by pairs of bytes", why, remedy)
     if found.last_quarter > SORTED:
+        more = percent(found.last_quarter, 0, sign=True)
         why = (
-            f"the end of the training text costs {percent(found.last_quarter, 0)} more by pairs of bytes of its first half "
-            "than by those of all of it: it is sorted, or changes its kind on the way, so that the model is trained and "
-            "measured on different things."
+            f"the end of the training text costs {more} by pairs of bytes of its first half, against those of as many "
+            "bytes from all of it: it is sorted, or changes its kind on the way, so that the model learns one thing "
+            "and is measured on another."
         )
-        return finding("sorted text", f"{percent(found.last_quarter, 0, True)} bits at its end", why,
-                       "shuffle the documents, and train on that: shuf FILE > SHUFFLED")  # fmt: skip
+        remedy = "shuffle its documents or lines, and train on that: shuf FILE > SHUFFLED"
+        return finding("sorted text", f"{more} bits at its end", why, remedy)
+    other = percent(found.held_out, 0, sign=True)
     if len(second) >= LEAST_BYTES and found.held_out > FOREIGN:
-        why = f"held-out text costs {percent(found.held_out, 0)} more by pairs of bytes than training text does by its own."
-        return finding("different domains", f"held out {percent(found.held_out, 0, True)} by pairs", why,
-                       "measure on text of the same kind: --valid FILE", "octavo domains, to compare the two")  # fmt: skip
-    measured = f"{percent(found.repeated, 0)} repeated, {percent(found.leaked, 0)} leaked, held out {percent(found.held_out, 0, True)}"
-    return Finding(
-        name, "ok", measured, expected, "training and held-out text are of one kind, and in order.", (), values
-    )
+        why = f"by pairs of bytes of the training text, held-out text costs {other} against training text itself."
+        remedies = ("measure on text of the same kind: --valid FILE", "compare the two texts: octavo domains RUN")
+        return finding("different domains", f"held out {other} by pairs", why, *remedies)
+    measured = f"{repeated} repeated, {leaked} leaked, held out {other}"
+    why = "training and held-out text are of one kind, and in order."
+    return Finding(name, "ok", measured, expected, why, (), values)
 
 
 def examine_tokenizer(tokenizer: Tokenizer, x_N: NDArray[np.int64], valid: bytes) -> Finding:
@@ -173,38 +176,35 @@ def examine_tokenizer(tokenizer: Tokenizer, x_N: NDArray[np.int64], valid: bytes
     common = int(count_V.argmax())
     share, unused = float(count_V[common] / count_V.sum()), float((count_V == 0).mean())
     unknown, words = tokenizer.count_unknown(valid)
-    rate = unknown / words if words else 0.0
+    rate, size = unknown / words if words else 0.0, len(valid) / max(1, len(tokens_N))
     values = {"vocabulary": tokenizer.vocab, "unused": unused, "commonest_share": share, "unknown": rate,
-              "lossless": back == valid, "bytes_per_token": len(valid) / max(1, len(tokens_N))}  # fmt: skip
-    expected = f"text comes back, below {percent(UNKNOWN, 0)} unknown, below {percent(UNUSED, 0)} of ids unused"
-    broken = "broken tokenizer"
+              "lossless": back == valid, "bytes_per_token": size}  # fmt: skip
+    expected = f"text comes back, below {percent(UNKNOWN, 0)} unknown, below {percent(UNUSED, 0)} of many ids unused"
+
+    def finding(measured: str, why: str, *advice: str, condition: str = "broken tokenizer") -> Finding:
+        return Finding(name, "warning", measured, expected, why, advice, values, condition)
+
     if share > ONE_TOKEN:
-        why = f"{percent(share, 0)} of all tokens are one, {tokenizer.token_bytes(common)!r}: hardly anything is left to predict."
-        advice = ("another --tokenizer: byte loses nothing", "a lower --min-count 1", "a larger --vocab-size 4000")
-        return Finding(name, "warning", f"{percent(share, 0)} one token", expected, why, advice, values, broken)
+        which = tokenizer.token_bytes(common)
+        why = f"{percent(share, 0)} of all tokens are {which!r}: hardly anything is left to predict."
+        return finding(f"{percent(share, 0)} one token", why, "one that loses nothing: --tokenizer byte", *LARGER)
     if rate > UNKNOWN:
         why = f"{percent(rate, 0)} of the held-out words are not in its vocabulary of {tokenizer.vocab:,}."
-        advice = (
-            "another --tokenizer: bpe has no unknown words",
-            "a lower --min-count 1",
-            "a larger --vocab-size 20000",
-        )
-        return Finding(name, "warning", f"{percent(rate, 0)} unknown", expected, why, advice, values, broken)
+        return finding(f"{percent(rate, 0)} unknown", why, "one without unknown words: --tokenizer bpe", *LARGER)
     if tokenizer.lossless and back != valid:
         at = next((i for i, (a, b) in enumerate(zip(back, valid, strict=False)) if a != b), min(len(back), len(valid)))
         why = f"decoding what it encoded gives another text, from byte {at:,} on: bits per byte mean nothing."
-        return Finding(
-            name, "warning", "text does not come back", expected, why, ("another --tokenizer: byte",), values, broken
-        )
+        return finding("text does not come back", why, "one that loses nothing: --tokenizer byte")
     if tokenizer.vocab > LARGE_VOCABULARY and unused > UNUSED:
         why = (
-            f"{percent(unused, 0)} of its {tokenizer.vocab:,} ids never occur in the training text: their weights are never "
-            "trained, and the softmax divides its probability among them too."
+            f"{percent(unused, 0)} of its {tokenizer.vocab:,} ids never occur in the training text: their weights are "
+            "never trained, and the softmax gives them a share of its probability."
         )
-        fits = max(LARGE_VOCABULARY, 1 << math.ceil(math.log2(max(2, (count_V > 0).sum()))))
-        advice = (f"a tokenizer learnt from this text: --tokenizer bpe --vocab-size {fits}",)
-        return Finding(
-            name, "warning", f"{percent(unused, 0)} of ids unused", expected, why, advice, values, "unused vocabulary"
-        )
-    measured = f"{tokenizer.vocab:,} ids, {percent(unused, 0)} unused, {values['bytes_per_token']:.2f} bytes a token"
+        fits = max(LARGE_VOCABULARY, 1 << math.ceil(math.log2(max(2, int((count_V > 0).sum())))))
+        remedy = f"a tokenizer learnt from this text: --tokenizer bpe --vocab-size {fits}"
+        return finding(f"{percent(unused, 0)} of ids unused", why, remedy, condition="unused vocabulary")
+    measured = f"{tokenizer.vocab:,} ids, {percent(unused, 0)} unused, {size:.2f} bytes a token"
     return Finding(name, "ok", measured, expected, "the text comes back from its tokens.", (), values)
+
+
+LARGER = ("rarer words in the vocabulary: --min-count 1", "a larger --vocab-size 20000")

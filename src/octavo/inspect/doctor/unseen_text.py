@@ -271,7 +271,9 @@ def judge(bits: dict[int | None, float], field: int | None, tokens: int) -> Find
     named = {"all" if k is None else str(k): value for k, value in bits.items()}
     values = {"bits_per_byte": named, "used": length, "tokens": tokens, "receptive_field": field}
     words = f"more than {K}" if length is None else f"about {length}"
-    measured = f"uses {words} token{'s' * (length != 1)}"
+    if field is not None:
+        words = f"{length} of its {field}"
+    measured = f"uses {words} token{'s' * ((length if field is None else field) != 1)}"
     wanted = FAIR if field is None else min(1, field)
     expected = (
         f"{wanted} or more" if field is None else "none" if field == 0 else "1" if field == 1 else f"1 to {field}"

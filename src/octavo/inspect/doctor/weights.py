@@ -36,16 +36,14 @@ def examine_weights(bench: Bench, training: Training | None, steps: int) -> list
     shares = {name: length_ratio(*pairs[name]) for name in names if name in pairs and float(pairs[name][1].norm()) > 0}
     kept = median(shares.values()) if shares else 1.0
     dead = {name: 1 - reached[name] for name in names if name in reached and reached[name] < 1}
-    return [
-        _judge_tensors(frozen, alike, kept, len(pairs), training), _judge_units(dead if len(frozen) < len(pairs) else {}),
-    ]  # fmt: skip
+    units = _judge_units(dead if len(frozen) < len(pairs) else {})
+    return [_judge_tensors(frozen, alike, kept, len(pairs), training), units]
 
 
-def _judge_tensors(
-    frozen: list[str], alike: list[str], kept: float, count: int, training: Training | None
-) -> Finding:
+def _judge_tensors(frozen: list[str], alike: list[str], kept: float, count: int, training: Training | None) -> Finding:
     name, expected = "weights", "every tensor trained, and units that differ"
     values = {"frozen": frozen, "alike": alike, "length_ratio": kept}
+    advice: tuple[str, ...]
     if alike:
         why = (
             f"all units of {_some(alike)} have the same weights, so that they compute the same and learn the same: "
@@ -62,7 +60,9 @@ def _judge_tensors(
         return Finding(name, "warning", measured, expected, why, advice, values, "frozen weights")
     if kept < SHRUNK:
         decay = training.optim.weight_decay if training else 0.0
-        why = f"the matrices shrank to {percent(kept)} of their first length: weight decay {decay:g} outweighs the loss."
+        why = (
+            f"the matrices shrank to {percent(kept)} of their first length: weight decay {decay:g} outweighs the loss."
+        )
         measured = f"length {percent(kept)} of the first"
         advice = ("a lower --weight-decay 0.1",)
         return Finding(name, "warning", measured, expected, why, advice, values, "weight decay too strong")

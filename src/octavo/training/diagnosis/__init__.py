@@ -1,4 +1,4 @@
-"""Is my loss normal? What the history of a training says; the doctor and the page of a run judge it by these functions."""
+"""Is my loss normal? What the history of a training says: the doctor and the page of a run both judge by this."""
 
 from octavo.training.diagnosis.curve import Training, TrainingCurve
 from octavo.training.diagnosis.finding import Diagnosis, Finding

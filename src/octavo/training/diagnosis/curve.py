@@ -189,7 +189,7 @@ class Training:
     @property
     def lowered(self) -> float:
         """How many times below the usual ones all learning rates are; 1 where they are not."""
-        return max(1.0, min(getattr(self.usual, name) / getattr(self.optim, name) for name in self._names()))
+        return max(1.0, *[float(min(getattr(self.usual, n) / getattr(self.optim, n) for n in self._names()))])
 
     @property
     def is_timed(self) -> bool:

@@ -35,11 +35,14 @@ SMALLER = (
 
 
 def examine_history(
-    curve: TrainingCurve, training: Training | None, name: str, measures: Sequence[Mapping[str, Any]] | None = None
-) -> list[Finding]:
+    curve: TrainingCurve, training: Training | None, name: str, measures: Sequence[Mapping[str, Any]] | None = None,
+    dropout: float = 0.0,
+) -> list[Finding]:  # fmt: skip
     """All that metrics.jsonl shows by itself; `measures` are its rows where held-out examples are judged by a measure
     (accuracy, BLEU) instead of bits per byte, `name` is the run's."""
     overfits = overfitting(curve, training) if measures is None else falling_measure(curve, measures, training)
+    if overfits.verdict != "warning" and (damped := too_much_dropout(curve, training, dropout)) is not None:
+        overfits = damped
     return [events(curve, training, name), stability(curve, training), gradient_lengths(curve, training), overfits]
 
 
@@ -100,15 +103,11 @@ def stability(curve: TrainingCurve, training: Training | None) -> Finding:
     first, end = curve.points[0].loss, curve.mean(0.9, 1)
     lowest = lowest_tenth([point.loss for point in curve.points])
     over = end / lowest - 1
-    exploded = sum("exploded" in str(event.get("why")) for event in curve.events)
-    values = {"first": first, "end": end, "over_lowest": over, "exploded_steps": exploded}
+    values = {"first": first, "end": end, "over_lowest": over}
     measured, expected = f"loss {percent(over, sign=True)} over its lowest", f"at most {percent(WORSE, 0, sign=True)}"
     lower = (training.lower_rate(), training.warmup()) if training else ("a lower --learning-rate",)
     if end > (1 + WORSE) * lowest or end > (1 + WORSE) * first:
         why = f"the training loss rose again, from {lowest:.3f} to {end:.3f} nats: the steps are too large."
-        return Finding(name, "warning", measured, expected, why, lower, values, "learning rate too high")
-    if exploded:
-        why = f"the loss exploded at {exploded} steps, which were left out: the steps are too large."
         return Finding(name, "warning", measured, expected, why, lower, values, "learning rate too high")
     held = _held_out_rise(curve, training)
     if held is not None and held["rise"] > RISE and not held["by_heart"]:
@@ -161,19 +160,20 @@ def overfitting(curve: TrainingCurve, training: Training | None) -> Finding:
             "The best weights were saved."
         )
         return Finding(name, "warning", measured, expected, why, OVERFITTING, values, "overfitting")
+    if held["rise"] > RISE:
+        why = "held-out text got worse, but not by learning the training text by heart: see what stability says."
+        return Finding(name, "ok", "nothing learnt by heart", expected, why, (), values)
     if gap is not None and gap > GAP and (epochs is None or epochs >= 1):
         why = f"held-out text costs {percent(gap, 0)} more than the training text, {last:.3f} to {learnt:.3f}.{read}"
         verdict: Verdict = "warning" if gap > WIDE_GAP and (epochs or 0) >= 2 else "note"
         measured = f"held out {percent(gap, 0, sign=True)} over training"
         return Finding(name, verdict, measured, expected, why, OVERFITTING, values, "overfitting")
-    if held["rise"] > RISE:
-        why = "held-out text got worse, but not by learning the training text by heart: see what stability says."
-        return Finding(name, "ok", "nothing learnt by heart", expected, why, (), values)
     return Finding(name, "ok", measured, expected, f"held-out text keeps up with the training text.{read}", (), values)
 
 
-def too_much_dropout(curve: TrainingCurve, dropout: float, smoothed: bool) -> Finding | None:
+def too_much_dropout(curve: TrainingCurve, training: Training | None, dropout: float) -> Finding | None:
     """Where training text, with dropout, costs far more than held-out text, without it; None where it does not."""
+    smoothed = training is not None and training.optim.label_smoothing > 0
     if dropout < HIGH_DROPOUT or smoothed or not curve.checks or len(curve.points) < FEW_POINTS:
         return None
     learnt, last = curve.bits(curve.mean(0.9, 1)), fmean(check.bits for check in curve.checks[-2:])
@@ -232,12 +232,14 @@ def gradient_lengths(curve: TrainingCurve, training: Training | None) -> Finding
     measured = f"median {usual:.2g}, most {most:.2g}, {percent(clipped, 0)} clipped"
     expected = f"above {VANISHED:g}, no bursts, mostly below the clip of {clip:g}" if clip else f"above {VANISHED:g}"
     lower = (training.lower_rate(), training.warmup())
+    advice: tuple[str, ...]
     if late < VANISHED:
         why = "the gradients have vanished: the weights no longer change by them."
         advice = ("--init orthogonal", *GATES, "fewer --layers", training.higher_rate())
         return Finding(name, "warning", measured, expected, why, advice, values, "vanishing gradients")
     if most > OUTBURST * usual or spikes > BURSTS:
-        why = f"the gradients exploded: {percent(spikes)} are over {SPIKE:g} times the median, one {most / usual:.0f} times."
+        times = f"{percent(spikes)} are over {SPIKE:g} times the median, one {most / usual:.0f} times"
+        why = f"the gradients exploded: {times}."
         advice = (*lower, *(() if clip else ("--clip 1",)))
         return Finding(name, "warning", measured, expected, why, advice, values, "exploding gradients")
     if clipped > MOSTLY:

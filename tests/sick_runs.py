@@ -10,7 +10,7 @@ import json
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ import numpy as np
 import torch
 
 import octavo
+from octavo.core import map_state
 from octavo.io.run_folder import METRICS
-from octavo.tasks.task import find_task, task_for
+from octavo.tasks.task import task_for
 from octavo.tasks.training_run import train_run
-from octavo.training.stage import RowBatch, Stage
+from octavo.training.stage import Stage
 
 CONSONANTS, VOWELS = "bcdfghklmnprstvw", "aeiou"
 SMALL = {"device": "cpu", "evaluations": 4, "seed": 0}
@@ -113,10 +114,15 @@ def write_texts(folder: Path) -> None:
     lines = text.splitlines(keepends=True)
     (folder / "seen.txt").write_text("".join(lines[10:80]))
     numbers = random.Random(5)
-    (folder / "numbers.txt").write_text("".join(
-        f"{numbers.randint(0, 9999)};{numbers.randint(0, 99)},{numbers.randint(0, 99)}\r\n" for _ in range(1200)))
+    (folder / "numbers.txt").write_text(
+        "".join(
+            f"{numbers.randint(0, 9999)};{numbers.randint(0, 99)},{numbers.randint(0, 99)}\r\n" for _ in range(1200)
+        )
+    )
     (folder / "sorted.txt").write_text("".join(sorted("".join(lines).replace(" ", "\n").splitlines(keepends=True))))
-    (folder / "shuffled.txt").write_bytes(bytes(np.random.default_rng(6).permutation(np.frombuffer(text.encode(), np.uint8))))
+    (folder / "shuffled.txt").write_bytes(
+        bytes(np.random.default_rng(6).permutation(np.frombuffer(text.encode(), np.uint8)))
+    )
     accents = text.replace("a", "á").replace("e", "é").replace("o", "ö")
     (folder / "mojibake.txt").write_bytes(accents.encode("utf-8").decode("cp1252", "replace").encode("utf-8"))
     (folder / "utf16.txt").write_bytes(text.encode("utf-16-le"))
@@ -234,7 +240,7 @@ def scale(factor: float, *names: str) -> Callable[[Any], None]:
 
 def wrong_targets(stage: Stage) -> None:
     """Every window predicts the tokens of another one, in another order."""
-    forward, draw = stage.objective.forward, torch.Generator().manual_seed(0)
+    draw = torch.Generator().manual_seed(0)
 
     def shuffled(state: Any, x_BT: torch.Tensor) -> Any:
         model: Any = stage.model
@@ -242,9 +248,8 @@ def wrong_targets(stage: Stage) -> None:
         targets = x_BT[:, 1:].flatten()
         targets = targets[torch.randperm(len(targets), generator=draw)]
         loss = torch.nn.functional.cross_entropy(logits_BTV.flatten(0, 1), targets, reduction="sum")
-        return loss, octavo.core.map_state(after, torch.Tensor.detach)
+        return loss, map_state(after, torch.Tensor.detach)
 
-    del forward
     stage.objective.forward = shuffled  # type: ignore[method-assign]
 
 
@@ -272,21 +277,58 @@ def drop_always(run: Any) -> Any:
 
 # ---------------------------------------------------------------------- the patients
 
+THOROUGH = {  # a second case of the same, or slow: examined by benchmarks/bench_doctor.py alone
+    "gpt, rate too high", "gpt, rate too low", "bert, rate too low", "gpt, overfitting", "gpt, first weights x 10",
+    "vit, first weights x 0", "gpt, embeddings frozen", "facts, rate too high", "seq2seq, misaligned", "healthy local",
+    "healthy seq2seq", "healthy lstm",
+}  # fmt: skip
+
 RATES = {"learning_rate": 1e-5, "muon_learning_rate": 1e-4}
 HIGH = {"learning_rate": 3.0, "muon_learning_rate": 3.0, "decay": "none", "warmup": 0.0}
 DAN = {"device": "cpu", "width": 16, "batch_size": 32, "epochs": 12, "patience": 50, "evaluations": 8}
-VIT = {"device": "cpu", "width": 16, "layers": 1, "heads": 2, "patch": 4, "batch_size": 16, "budget": "150steps", "evaluations": 5, "shift": 0}
-PAIR = {"device": "cpu", "width": 32, "layers": 1, "heads": 2, "vocab_size": 300, "batch_size": 160, "budget": "200steps", "evaluations": 3}
-BERT = {"device": "cpu", "width": 32, "layers": 1, "heads": 2, "context": 32, "batch_size": 8, "vocab_size": 200, "budget": "200steps", "evaluations": 5}
-FACTS = {"device": "cpu", "width": 32, "layers": 1, "heads": 2, "context": 96, "pretrain_epochs": 40, "pretrain_batch_size": 16, "epochs": 40, "batch_size": 16}
-
-
-def sick(name: str, condition: str) -> Callable[[Callable[[Path, Path], Any]], Callable[[Path, Path], Any]]:
-    def enter(make: Callable[[Path, Path], Any]) -> Callable[[Path, Path], Any]:
-        PATIENTS.append(Patient(name, condition, make))
-        return make
-
-    return enter
+VIT = {
+    "device": "cpu",
+    "width": 16,
+    "layers": 1,
+    "heads": 2,
+    "patch": 4,
+    "batch_size": 16,
+    "budget": "150steps",
+    "evaluations": 5,
+    "shift": 0,
+}
+PAIR = {
+    "device": "cpu",
+    "width": 32,
+    "layers": 1,
+    "heads": 2,
+    "vocab_size": 300,
+    "batch_size": 160,
+    "budget": "200steps",
+    "evaluations": 3,
+}
+BERT = {
+    "device": "cpu",
+    "width": 32,
+    "layers": 1,
+    "heads": 2,
+    "context": 32,
+    "batch_size": 8,
+    "vocab_size": 200,
+    "budget": "200steps",
+    "evaluations": 5,
+}
+FACTS = {
+    "device": "cpu",
+    "width": 32,
+    "layers": 1,
+    "heads": 2,
+    "context": 96,
+    "pretrain_epochs": 40,
+    "pretrain_batch_size": 16,
+    "epochs": 40,
+    "batch_size": 16,
+}
 
 
 PATIENTS: list[Patient] = []
@@ -296,13 +338,22 @@ def add(name: str, condition: str, model: str, source: str, **settings: Any) -> 
     """A patient that is trained by octavo as it is, with these settings on this text."""
     changes = {key: settings.pop(key) for key in ("first", "stage") if key in settings}
     maker = train_changed if changes else train
-    PATIENTS.append(Patient(name, condition, lambda texts, out: maker(model, texts / source, out, **settings, **changes)))
+    PATIENTS.append(
+        Patient(name, condition, lambda texts, out: maker(model, texts / source, out, **settings, **changes))
+    )
 
 
 def add_altered(name: str, condition: str, change: Callable[[Any], None], model: str, **settings: Any) -> None:
     """A patient that was healthy, and whose weights are changed after training."""
-    PATIENTS.append(Patient(name, condition, lambda texts, out: alter(
-        train(model, texts / "text.txt", out.with_name(f"{out.name}-before"), **settings), out, change)))
+    PATIENTS.append(
+        Patient(
+            name,
+            condition,
+            lambda texts, out: alter(
+                train(model, texts / "text.txt", out.with_name(f"{out.name}-before"), **settings), out, change
+            ),
+        )
+    )
 
 
 add("gru, rate too high", "learning rate too high", "gru", "text.txt", **NETWORK | HIGH)
@@ -312,49 +363,100 @@ add("gru, rate too low", "learning rate too low", "gru", "text.txt", **NETWORK |
 add("gpt, rate too low", "learning rate too low", "gpt", "text.txt", **GPT | RATES)
 add("bert, rate too low", "learning rate too low", "bert", "text.txt", **BERT | RATES)
 add("lstm, stopped", "stopped too early", "lstm", "text.txt", **NETWORK | {"budget": "25steps"})
-add("gru, overfitting", "overfitting", "gru", "small.txt", **NETWORK | {"width": 64, "budget": "400steps", "weight_decay": 0.0})
-add("gpt, overfitting", "overfitting", "gpt", "small.txt", **GPT | {"width": 64, "budget": "400steps", "weight_decay": 0.0})
+add(
+    "gru, overfitting",
+    "overfitting",
+    "gru",
+    "small.txt",
+    **NETWORK | {"width": 64, "budget": "400steps", "weight_decay": 0.0},
+)
+add(
+    "gpt, overfitting",
+    "overfitting",
+    "gpt",
+    "small.txt",
+    **GPT | {"width": 64, "budget": "400steps", "weight_decay": 0.0},
+)
 add("gru, first weights x 10", "bad initialisation", "gru", "text.txt", first=times(10), **NETWORK)
 add("gpt, first weights x 10", "bad initialisation", "gpt", "text.txt", first=times(10), **GPT)
 add("rnn, first weights x 0", "bad initialisation", "rnn", "text.txt", first=times(0), **NETWORK)
 add("vit, first weights x 0", "bad initialisation", "vit", "bars", first=times(0), **VIT)
-add_altered("rnn, hardly any recurrence", "vanishing gradients", scale(0.1, "weight_hh"), "rnn", **NETWORK | {"layers": 3})
-add("rnn, no clipping", "exploding gradients", "rnn", "text.txt", first=scale(2.5, "weight_hh"), **NETWORK | {"clip": 0.0})
+add_altered(
+    "rnn, hardly any recurrence", "vanishing gradients", scale(0.1, "weight_hh"), "rnn", **NETWORK | {"layers": 3}
+)
+add_altered("rnn, recurrence x 3", "exploding gradients", scale(3.0, "weight_hh"), "rnn", **NETWORK)
 add("gru, frozen layer", "frozen weights", "gru", "text.txt", first=freeze("layers.0"), **NETWORK)
-add("gpt, embeddings zero and frozen", "frozen weights", "gpt", "text.txt", first=freeze("embedding"), **GPT)
+add("gpt, embeddings frozen", "frozen weights", "gpt", "text.txt", first=freeze("embedding"), **GPT)
 add("gru, weight decay", "weight decay too strong", "gru", "text.txt", **NETWORK | {"weight_decay": 30.0})
 add("gru, clipped", "clipping", "gru", "text.txt", **NETWORK | {"clip": 0.001})
 add("gru, nan steps", "steps that are not numbers", "gru", "text.txt", stage=poisoned(60, 61), **NETWORK)
 add("gru, wrong targets", "targets unrelated to inputs", "gru", "text.txt", stage=wrong_targets, **NETWORK)
 add("gru, too much dropout", "too much dropout", "gru", "text.txt", **NETWORK | {"dropout": 0.8})
-add("gru, too small", "underfitting", "gru", "text.txt", **NETWORK | {"width": 2, "budget": "450steps"})
-add_altered("gru, logits x 12", "saturated softmax", scale(12, "output_VD", "output_bias"), "gru", **NETWORK | {"tied": False})
+add(
+    "gru, too small",
+    "underfitting",
+    "gru",
+    "text.txt",
+    **NETWORK | {"width": 2, "learning_rate": 0.02, "budget": "300steps"},
+)
+add_altered(
+    "gru, logits x 12", "saturated softmax", scale(12, "output_VD", "output_bias"), "gru", **NETWORK | {"tied": False}
+)
 add("lstm, gates stuck", "gates stuck", "lstm", "text.txt", first=fill("bias_ih", -30, 30, 0, 0), **NETWORK)
 add_altered("gpt, attention collapsed", "attention collapsed", scale(60, "query"), "gpt", **GPT | {"qk_norm": False})
-add("gpt, dead units", "dead units", "gpt", "text.txt", first=fill("up_bias_F", -30), **GPT | {"feed_forward": "relu2", "bias": True, "norm": "layer"})
-PATIENTS.append(Patient("gru, dropout at evaluation", "random evaluation", lambda texts, out: drop_always(
-    train("gru", texts / "text.txt", out, **NETWORK))))
+add(
+    "gpt, dead units",
+    "dead units",
+    "gpt",
+    "text.txt",
+    first=fill("up_bias_F", -30),
+    **GPT | {"feed_forward": "relu2", "bias": True, "norm": "layer"},
+)
+PATIENTS.append(
+    Patient(
+        "gru, dropout at evaluation",
+        "random evaluation",
+        lambda texts, out: drop_always(train("gru", texts / "text.txt", out, **NETWORK)),
+    )
+)
 add("gru, repeated text", "repeated text", "gru", "repeated.txt", **NETWORK | {"budget": "60steps"})
 add("kn3, sorted text", "sorted text", "ngram", "sorted.txt", order=3)
 add("kn3, shuffled bytes", "text without order", "ngram", "shuffled.txt", order=3)
 add("kn3, mojibake", "text encoding", "ngram", "mojibake.txt", order=3)
 add("kn3, UTF-16", "text encoding", "ngram", "utf16.txt", order=3)
-PATIENTS.append(Patient("kn5, held-out text learnt", "data leak", lambda texts, out: train(
-    "ngram", texts / "text.txt", out, order=5, valid=[str(texts / "seen.txt")])))
-PATIENTS.append(Patient("kn5, another domain", "different domains", lambda texts, out: train(
-    "ngram", texts / "text.txt", out, order=5, valid=[str(texts / "numbers.txt")])))
+PATIENTS.append(
+    Patient(
+        "kn5, held-out text learnt",
+        "data leak",
+        lambda texts, out: train("ngram", texts / "text.txt", out, order=5, valid=[str(texts / "seen.txt")]),
+    )
+)
+PATIENTS.append(
+    Patient(
+        "kn5, another domain",
+        "different domains",
+        lambda texts, out: train("ngram", texts / "text.txt", out, order=5, valid=[str(texts / "numbers.txt")]),
+    )
+)
 add("maximum likelihood", "impossible tokens", "ngram", "text.txt", order=5, estimator="mle")
 add("9-gram, add-k", "order too high", "ngram", "text.txt", order=9, estimator="add-k")
 add("words unknown", "broken tokenizer", "ngram", "text.txt", order=3, tokenizer="word", min_count=80)
-PATIENTS.append(Patient("a foreign vocabulary", "unused vocabulary", lambda texts, out: train(
-    "ngram", texts / "text.txt", out, order=3, tokenizer=str(foreign_tokenizer(texts)))))
+PATIENTS.append(
+    Patient(
+        "a foreign vocabulary",
+        "unused vocabulary",
+        lambda texts, out: train("ngram", texts / "text.txt", out, order=3, tokenizer=str(foreign_tokenizer(texts))),
+    )
+)
 add("dan, labels shuffled", "labels unrelated to inputs", "dan", "moods-shuffled.tsv", **DAN)
 add("linear, labels shuffled", "labels unrelated to inputs", "linear-classifier", "moods-shuffled.tsv")
 add("vit, labels shuffled", "labels unrelated to inputs", "vit", "bars-shuffled", **VIT)
 add("dan, one class", "one class only", "dan", "moods-rare.tsv", **DAN | {"epochs": 2})
 add("linear, examples repeated", "data leak", "linear-classifier", "moods-again.tsv")
 add("seq2seq, misaligned", "labels unrelated to inputs", "seq2seq", "pairs-misaligned.tsv", **PAIR)
-add("facts, rate too high", "learning rate too high", "facts", "facts", **FACTS | HIGH | {"pretrain_learning_rate": 3.0})
+add(
+    "facts, rate too high", "learning rate too high", "facts", "facts", **FACTS | HIGH | {"pretrain_learning_rate": 3.0}
+)
 
 add("healthy 5-gram", "", "ngram", "text.txt", order=5)
 add("healthy bag", "", "bag", "text.txt")
@@ -364,8 +466,21 @@ add("healthy gru", "", "gru", "text.txt", **NETWORK)
 add("healthy lstm", "", "lstm", "text.txt", **NETWORK | {"budget": "300steps"})
 add("healthy gpt", "", "gpt", "text.txt", **GPT)
 add("healthy local", "", "local", "text.txt", **GPT | {"attention_window": 16})
-PATIENTS.append(Patient("healthy mixture", "", lambda texts, out: train("mix", texts / "text.txt", out, parts=[
-    str(train("ngram", texts / "text.txt", out.with_name("part-kn5"), order=5).path), str(train("bag", texts / "text.txt", out.with_name("part-bag")).path)])))
+PATIENTS.append(
+    Patient(
+        "healthy mixture",
+        "",
+        lambda texts, out: train(
+            "mix",
+            texts / "text.txt",
+            out,
+            parts=[
+                str(train("ngram", texts / "text.txt", out.with_name("part-kn5"), order=5).path),
+                str(train("bag", texts / "text.txt", out.with_name("part-bag")).path),
+            ],
+        ),
+    )
+)
 add("healthy words", "", "ngram", "text.txt", order=3, tokenizer="word")
 add("healthy bert", "", "bert", "text.txt", **BERT)
 add("healthy dan", "", "dan", "moods.tsv", **DAN)
