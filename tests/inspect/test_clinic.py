@@ -51,7 +51,7 @@ def test_a_sick_run_is_called_by_its_name_a_healthy_one_normal_and_its_page_agre
 def _page_agrees(page: str, found: Diagnosis) -> bool:
     """Whether the page tells exactly what the doctor finds in the history of training, in the same words."""
     text = re.sub(r"\s+", " ", Page(page).text)
-    told = {one.name: f"{one.verdict}: {one.condition}" in text and one.why in text for one in found.findings}
+    shown = {one.name: f"{one.verdict}: {one.condition}" in text and one.why in text for one in found.findings}
     notable = {one.name for one in found.findings if one.name in HISTORY and one.verdict in ("warning", "note")}
     normal = "The course of training was normal." in text
-    return all(told[name] for name in notable) and (normal == (not notable) or "Health of" not in text)
+    return all(shown[name] for name in notable) and (normal == (not notable) or "Health of" not in text)

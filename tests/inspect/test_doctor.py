@@ -250,7 +250,7 @@ def test_a_text_that_has_nothing_to_learn_is_not_a_dead_rate() -> None:
     assert progress(curve([5.55] * 300), HEALTHY, 257, Expectation(8.0, 8.0)).verdict == "ok"
 
 
-def test_a_loss_that_stands_still_is_told_by_what_it_came_down_to() -> None:
+def test_a_loss_that_stands_still_is_named_by_what_it_came_down_to() -> None:
     high = curve([5.5 - 0.1 * min(i, 10) for i in range(300)])  # 4.5 nats are 6.49 bits
     assert progress(high, HEALTHY, 257, KNOWN).condition == "underfitting"
     assert progress(high, HEALTHY, 257, Expectation()).verdict == "ok"  # nobody knows what could be reached

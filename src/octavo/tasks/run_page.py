@@ -156,10 +156,10 @@ def health_section(run: TrainedRun, rows: Rows, out: Path) -> Markup:
     dropout = getattr(run.model.config, "dropout", 0.0) if is_language else 0.0
     findings = examine_history(curve, training, str(out), None if is_language else of_stage, dropout)
     notable = [one for one in findings if one.verdict in ("warning", "note")]
-    told = [(f"{one.verdict}: {one.condition}", one.why) for one in notable]
-    lead = "What the loss and the gradients did during training:" if told else "The course of training was normal."
+    described = [(f"{one.verdict}: {one.condition}", one.why) for one in notable]
+    lead = "What the loss and the gradients did during training:" if described else "The course of training was normal."
     more = paragraph(f"octavo doctor {out} examines the model and the text, too.", quiet=True)
-    return section("Health of the training", paragraph(lead), facts(told), more)
+    return section("Health of the training", paragraph(lead), facts(described), more)
 
 
 def loss_curve(rows: Rows, record: Mapping[str, Any], caption: str = "The loss over the steps.") -> Markup:

@@ -83,7 +83,7 @@ def examine_examples(examples: Examples, result: Mapping[str, Any], bench: Bench
         return _judge_classes(examples, result, values, expected)
     rise = None if bench is None or not steps else rise_with_others(bench)
     if rise is None:
-        return not_applicable(name, "its inputs cannot be told from its answers")
+        return not_applicable(name, "its inputs and answers cannot be separated")
     values["rise"] = rise
     measured = f"loss {percent(rise, sign=True)} with another's source"
     if rise < IGNORED:

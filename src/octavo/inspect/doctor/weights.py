@@ -47,7 +47,7 @@ def _judge_tensors(frozen: list[str], alike: list[str], kept: float, count: int,
     if alike:
         why = (
             f"all units of {_some(alike)} have the same weights, so that they compute the same and learn the same: "
-            "they began alike, and nothing told them apart."
+            "they began alike, and nothing has made them differ."
         )
         advice = ("train it again from new, random weights: octavo train ... --force", *SMALLER)
         measured = f"{len(alike)} of {count} tensors with units all alike"
