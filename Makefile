@@ -3,7 +3,7 @@ PIP = .venv/bin/pip --disable-pip-version-check
 ARGS ?= -n 2 --dist worksteal
 BENCH = OCTAVO_BENCH_MACHINE_PRINTED=1 .venv/bin/python benchmarks
 
-.PHONY: demo test check lint format bench clean
+.PHONY: demo test check lint format docs dist release-check bench mutants clean
 
 ## demo: train every model on Shakespeare, compare them, and write a page to runs/demo
 demo: .venv/.ok
@@ -25,6 +25,20 @@ lint: .venv/.ok-dev
 format: .venv/.ok-dev
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
+	.venv/bin/python -m octavo.cli.command_index
+
+## docs: build the documentation site into build/site; open build/site/index.html
+docs: .venv/.ok-dev
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+## dist: build wheel and sdist into dist
+dist: .venv/.ok-dev
+	rm -rf build/lib dist
+	.venv/bin/python -m build --no-isolation
+
+## release-check: install the wheel in fresh environments, with every Python from 3.11 to 3.13 here, and compare with it
+release-check: dist
+	.venv/bin/python tests/release_check.py dist
 
 ## bench: measure; make bench TEXT=words.txt KENLM=DIR adds the large text (benchmarks/words.py makes it) and KenLM
 bench: .venv/.ok-dev
@@ -38,6 +52,11 @@ ifdef TEXT
 	if .venv/bin/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; \
 	then $(BENCH)/bench_ngram_gpu.py --text $(TEXT); else echo "no GPU here: bench_ngram_gpu.py is left out"; fi
 endif
+
+## mutants: change the code in small ways and see whether the tests notice; make mutants SAMPLE=400 SEED=1 JOBS=2
+mutants: .venv/.ok-dev
+	.venv/bin/python benchmarks/mutants.py --sample $(or $(SAMPLE),400) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2) \
+	--out runs/mutants-$(or $(SAMPLE),400)-$(or $(SEED),1)
 
 clean:
 	rm -rf .venv build dist runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -29,7 +29,7 @@ from measure import (
     require_gpu,
     time_on_gpu,
 )
-from octavo.cost.roofline import matmul_rate
+from octavo.costs.roofline import matmul_rate
 from octavo.errors import UserError
 from octavo.ops import linear
 from octavo.ops.attention import CAUSAL, Local, attend

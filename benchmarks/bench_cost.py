@@ -23,8 +23,8 @@ from typing import Any
 import octavo
 from measure import median_spread, parser, print_header, print_machine, print_row
 from octavo.cli import main as command
-from octavo.cli.cost_report import Asked, piece_of
 from octavo.models import preset
+from octavo.tasks.cost_record import CostSettings, piece_of
 from octavo.training.step_timing import time_steps
 
 RECURRENT, TRANSFORMER = {"width": 512}, {"width": 256, "layers": 6, "context": 128}
@@ -82,8 +82,8 @@ def prediction(name: str, settings: dict[str, Any]) -> float:
 def in_parts(name: str, settings: dict[str, Any], longest: float) -> float:
     """Tokens per second from fewer layers and tokens, if a step would take longer than so many seconds."""
     model, usual = preset(name)
-    piece = piece_of(model, dataclasses.replace(usual, **settings), BYTE_VOCAB, 0, 0, Asked())
-    timing = time_steps(piece, Asked().machines()[0].flops, longest=longest)
+    piece = piece_of(model, dataclasses.replace(usual, **settings), BYTE_VOCAB, 0, 0, CostSettings())
+    timing = time_steps(piece, CostSettings().machines()[0].flops, longest=longest)
     assert timing is not None, f"{name} cannot be cut so far; try --longest {2 * longest:g}"
     return timing.tokens_per_second
 

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from measure import parser, print_header, print_row
-from octavo.inspect.doctor import examine
+from octavo.inspection.doctor import examine
 from sick_runs import PATIENTS, write_texts  # type: ignore[import-not-found]
 
 

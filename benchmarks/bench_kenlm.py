@@ -67,7 +67,9 @@ def train(args: Namespace, order: int, work: Path, tiny: Path) -> None:
     flags = ("--tokenizer", "word", "--split", "space", "--min-count", "1", "--sentences", "--order", str(order))
     for _ in range(args.repeats):
         out = work / f"octavo{order}"
-        command = octavo_command("train", "ngram", args.text, *flags, "--no-measure", "--valid", tiny, "--out", out)
+        command = octavo_command(
+            "train", "ngram", args.text, *flags, "--no-measure", "--valid", tiny, "--force", "--out", out
+        )
         ours.append(run_command(command))
         if args.kenlm:
             arpa = work / f"{order}.arpa"

@@ -37,7 +37,7 @@ from measure import (
     time_rounds,
 )
 from octavo.core import seeded_generator
-from octavo.cost.roofline import matmul_rate
+from octavo.costs.roofline import matmul_rate
 from octavo.models import MODELS
 from octavo.models.recurrent import RecurrentConfig
 from octavo.text import learn_and_tokenize, open_corpus
@@ -156,7 +156,7 @@ def checkpoints() -> None:
             f"\ncheckpoint of the gru: {times} ms, every {interval:.0f} s: {median(seconds) / interval:.2%} of the time"
         )
         out = Path(folder, "gru")
-        flags = ("--budget", "20s", "--checkpoint-seconds", "1", "--no-measure", "--out", out)
+        flags = ("--budget", "20s", "--checkpoint-seconds", "1", "--no-measure", "--force", "--out", out)
         process = subprocess.Popen(octavo_command("train", "gru", "shakespeare", *flags), stderr=subprocess.DEVNULL)
         log = out / "metrics.jsonl"
         while process.poll() is None and not log.exists():

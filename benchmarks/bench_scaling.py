@@ -29,7 +29,7 @@ def main() -> None:
 
         def train(*flags: str) -> CommandCost:
             return run_command(
-                octavo_command("train", "ngram", part, *flags, "--no-measure", "--valid", tiny, "--out", out)
+                octavo_command("train", "ngram", part, *flags, "--no-measure", "--valid", tiny, "--force", "--out", out)
             )
 
         tiny.write_bytes(b"a line\n")

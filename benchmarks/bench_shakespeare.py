@@ -1,26 +1,29 @@
-"""The byte 7-gram of tiny Shakespeare: bits per byte, seconds, and real compression, beside xz and NLTK.
+"""The byte 7-gram of tiny Shakespeare: bits per byte, seconds, and real compression, beside compressors and NLTK.
 
 python benchmarks/bench_shakespeare.py
 """
 
 from __future__ import annotations
 
-import lzma
+import importlib
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
 
 import octavo
 from measure import median_spread, octavo_command, parser, print_machine, rates, run_command, time_call
+from octavo.experiments.compare.compressors import COMPRESSORS, best_way, known_text
 from octavo.scoring import range_coder as coder
 from octavo.tasks.run import Run
-from octavo.text import open_corpus
+from octavo.text import Split, open_corpus
 
 REPEATS = 5
+PPMD_ORDER, PPMD_BYTES = 6, 1 << 28  # 7-Zip's usual order, and memory for all contexts of both texts
 
 
 def main() -> None:
@@ -34,8 +37,7 @@ def main() -> None:
     compression(model, "tiny Shakespeare, all of it", train + valid)
     wiki = open_corpus("wikitext-2", errors="raw")
     compression(model, "1 MB of wikitext-2", (wiki.train.read() + wiki.valid.read())[:1_000_000])
-    xz = 8 * (len(lzma.compress(train + valid, preset=9)) - len(lzma.compress(train, preset=9))) / len(valid)
-    print(f"\nxz, the training text given: {xz:.3f} bits/byte")
+    compressors(corpus.train, valid)
     nltk(train, valid)
 
 
@@ -55,9 +57,29 @@ def fit_and_score() -> Run:
 
 def whole_command() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        flags = ("--order", "7", "--tokenizer", "byte", "--out", Path(folder, "kn7"))
+        flags = ("--order", "7", "--tokenizer", "byte", "--force", "--out", Path(folder, "kn7"))
         seconds = [run_command(octavo_command("train", "ngram", "shakespeare", *flags)).seconds for _ in range(3)]
     print(f"  the whole command (start, train, score, sample, page): {median_spread(seconds)} s")
+
+
+def compressors(train: Split, valid: bytes) -> None:
+    """What each makes of the scored part, the training text given."""
+    print("\nthe training text given, bits/byte:")
+    for name in COMPRESSORS:
+        known = known_text(name, train, valid)
+        print(f"  {name}: {8 * best_way(name, known, valid)(valid) / len(valid):.3f}")
+    try:
+        pyppmd: Any = importlib.import_module("pyppmd")
+    except ImportError:
+        print("  PPMd: not measured; pip install pyppmd")
+        return
+
+    def size(data: bytes) -> int:
+        encoder = pyppmd.Ppmd7Encoder(PPMD_ORDER, PPMD_BYTES)
+        return len(encoder.encode(data)) + len(encoder.flush(endmark=False))
+
+    known = train.read()
+    print(f"  PPMd, order {PPMD_ORDER}: {8 * (size(known + valid) - size(known)) / len(valid):.3f}")
 
 
 def compression(run: Run, name: str, data: bytes) -> None:

@@ -116,6 +116,25 @@ def compressing_costs_what_is_claimed_and_restores(model: LanguageModel[Any], le
     assert len(packed) <= claimed_bits / 8 * 1.001 + 64
 
 
+def a_session_says_what_step_says(model: LanguageModel[Any], length: int) -> None:
+    """Step by step, as a distribution, after a few tokens were taken back, and in a fork."""
+    x_BT = tokens(model, 2, length + 3)
+    with torch.no_grad():
+        expected_BTV = model.absorb(model.start(2), x_BT)[0].log_softmax(-1)
+        session = model.session(model.start(2), length)
+        for t in range(length):
+            logp_BV = session.predict(x_BT[:, t]).log() if t % 2 else session.step(x_BT[:, t]).log_softmax(-1)
+            torch.testing.assert_close(logp_BV, expected_BTV[:, t], **EXACT)
+        fork = session.fork()
+        for _ in range(2):
+            for t in range(length, length + 3):
+                torch.testing.assert_close(session.step(x_BT[:, t]).log_softmax(-1), expected_BTV[:, t], **EXACT)
+            session.rewind(3)
+        torch.testing.assert_close(fork.step(x_BT[:, length]).log_softmax(-1), expected_BTV[:, length], **EXACT)
+        state = session.state
+    torch.testing.assert_close(model.step(state, x_BT[:, length])[0].log_softmax(-1), expected_BTV[:, length], **EXACT)
+
+
 def parallel_scoring_equals_sequential(model: LanguageModel[Any], length: int) -> None:
     """Several documents, some as long as the receptive field, in blocks that end anywhere: every token costs the same
     in parallel streams as when its document is read from its first token on.
@@ -148,5 +167,6 @@ LAWS = (
     states_can_be_reordered,
     probabilities_sum_to_one,
     compressing_costs_what_is_claimed_and_restores,
+    a_session_says_what_step_says,
     parallel_scoring_equals_sequential,
 )

@@ -16,9 +16,15 @@ DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}  # where the module
 UNDECLARED = {
     "triton": "comes with PyTorch for CUDA, and is imported only where it is there",
     "pandas": "to_pandas() is for those who have it, and says so to the others",
+    "onnxscript": "torch.onnx needs it: in the extra, although no line imports it by name",
     "tensorboard": "torch.utils.tensorboard needs it: an extra, although no line imports it by name",
 }
-EXTRAS_FOR_PEOPLE = {"course", "dev", "peers"}  # the tests' and the benchmarks' needs, which the source does not import
+EXTRAS_FOR_PEOPLE = {
+    "course",
+    "dev",
+    "docs",
+    "peers",
+}  # the tests' and the benchmarks' needs, which the source does not import
 
 
 def distribution(requirement: str) -> str:

@@ -32,7 +32,11 @@ class Example:
 
 def test_a_saved_config_is_read_under_the_old_name() -> None:
     assert from_json(Example, {"rate": 0.5}) == Example(0.5)
-    assert configs_from("gpt", [Example()], {"rate": 0.5}) == [Example(0.5)]
+
+
+def test_a_setting_under_its_old_name_works_and_warns_with_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match="the setting 'rate' of gpt is deprecated .* use 'learning_rate'"):
+        assert configs_from("gpt", [Example()], {"rate": 0.5}) == [Example(0.5)]
 
 
 @pytest.mark.parametrize(("tokenizer", "read"), [("bpe", {}), ("word", {"min_count": 2, "split": "words"})])

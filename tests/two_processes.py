@@ -48,6 +48,8 @@ if __name__ == "__main__":
 
     dist.init_process_group("gloo")
     octavo.train("gru", text, out=folder / "two", **SETTINGS)
+    for name in ("two-dropped", "two-dropped-again"):
+        octavo.train("gru", text, out=folder / name, **SETTINGS, dropout=0.3)
     octavo.train("lstm", text, out=folder / "pieces", **SETTINGS, accumulate=2)
     for optimizer in ("adamw", "muon"):
         octavo.train(

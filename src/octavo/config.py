@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from octavo.deprecation import warn_deprecated
 from octavo.errors import UserError, did_you_mean
 
 C = TypeVar("C")
@@ -45,6 +46,15 @@ def plain_json(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def rounded(value: Any, digits: int) -> Any:
+    """The value with every number in it that is no integer rounded."""
+    if isinstance(value, Mapping):
+        return {key: rounded(one, digits) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one, digits) for one in value]
+    return round(value, digits) if isinstance(value, float) else value
+
+
 def with_current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with renamed keys under their current names."""
     renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
@@ -61,6 +71,9 @@ def configs_from(
     """The usual configs with these settings in them; one that none of them has is refused, `others` being known too."""
     names = [[field.name for field in dataclasses.fields(one)] for one in usual]
     for one in usual:
+        renamed: Mapping[str, str] = getattr(type(one), "RENAMED", {})
+        for old in renamed.keys() & settings.keys():
+            warn_deprecated(f"the setting {old!r} of {owner}", repr(renamed[old]))
         settings = with_current_names(type(one), settings)
     for key in settings:
         if not any(key in known for known in names):

@@ -202,6 +202,19 @@ class Session(Generic[S]):
         self._record(before, x_B[:, None])
         return logits_BV
 
+    def predict(self, x_B: Tensor) -> Tensor:
+        """`step` with the distribution itself, p_BV in double precision, instead of logits."""
+        if type(self).step is not Session.step:
+            return self.step(x_B).softmax(-1, dtype=torch.float64)
+        before = self.state
+        p_BV, self._state = self.model.predict(before, x_B)
+        self._record(before, x_B[:, None])
+        return p_BV
+
+    def context_class(self) -> Tensor:
+        """How much is known about the context at this place: see `LanguageModel.context_class`."""
+        return self.model.context_class(self.state)
+
     def absorb(self, x_BT: Tensor) -> Tensor:
         """Process several tokens of each row: logits_BTV after each of them."""
         self.calls += 1

@@ -4,15 +4,39 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A user's mistake: its text says the rule, the values and the remedy, and the command line exits with 2."""
+    """A user's mistake: its text says the rule, the values and the remedy, and the command line exits with 2.
+
+    Examples:
+        >>> octavo.train("ngrm", "book.txt")
+        Traceback (most recent call last):
+        octavo.errors.UserError: there is no model 'ngrm'; did you mean ngram?
+    """
+
+
+class EncodingError(UserError):
+    """A text is not in the encoding that it was read in; `guess` is the one that it seems to have, or empty."""
+
+    def __init__(self, problem: str, guess: str) -> None:
+        self.problem = problem + (f"; it looks like {guess}" if guess else "")
+        self.guess = guess
+        name = guess or "NAME"
+        super().__init__(
+            f"{self.problem}; read it with encoding={name!r}, or with errors='replace' to put U+FFFD there, or "
+            "errors='raw' to keep any bytes"
+        )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like another one; empty where none is."""
+    import difflib  # here, because only mistakes need it
+
+    return next(iter(difflib.get_close_matches(name, list(known), 1)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """The remedy for a name that is not known: the nearest one that is, or something else to do."""
-    import difflib  # here, because only mistakes need it
-
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean {near[0]}?" if near else otherwise
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else otherwise
 
 
 class Stopped(KeyboardInterrupt):

@@ -157,7 +157,8 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
             "there is no model 'trasnformer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, "
             "local, linear, synthesizer, mix",
         ),
-        (["data", "gte"], "there is no action 'gte'; the actions of octavo data are list, get, show, bin"),
+        (["data", "gte"], "there is no action 'gte'; did you mean get?"),
+        (["data", "zzz"], "there is no action 'zzz'; the actions of octavo data are list, get, show, bin"),
         (["data", "show", "shakespear"], "shakespeare"),
         (["data", "show", "shakespeare", "--lines", "-1"], "lines must not be negative"),
         (["eval", "no/such/run"], "no/such/run is not a run"),
@@ -471,7 +472,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_disk_that_takes_no_more_is_one_line_and_the_old_run_stays(here: Path, tmp_path: Path) -> None:
     octavo.train("bag", here / "text.txt", out=tmp_path / "run")
     before = octavo.load(tmp_path / "run").identity
-    words = [sys.executable, "-c", LIMITED, "train", "ngram", here / "text.txt", "--out", tmp_path / "run"]
+    words = [sys.executable, "-c", LIMITED, "train", "ngram", here / "text.txt", "--force", "--out", tmp_path / "run"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr == f"octavo: File too large: {tmp_path / 'run'}\n"
@@ -499,7 +500,7 @@ def test_evals_json_has_the_promised_keys(run: Octavo, here: Path) -> None:
     ("model", "settings"),
     [
         ("bag", {}), ("ngram", {"order": 3}), ("ngram", {"tokenizer": "word", "order": 2}),
-        ("ngram", {"tokenizer": "bpe", "size": 300, "order": 2}), ("ngram", {"preprocess": ["lower", "digits"]}),
+        ("ngram", {"tokenizer": "bpe", "vocab_size": 300, "order": 2}), ("ngram", {"preprocess": ["lower", "digits"]}),
         ("ngram", {"errors": "replace", "order": 2}), ("ngram", {"tokenizer": "char", "sentences": True}),
     ],
 )  # fmt: skip

@@ -14,9 +14,9 @@ from octavo.decode import Beam, Greedy, Sample, beam_search, stream
 from octavo.decode.annotated import Node, choices, grow, prepare, search, write
 from octavo.decode.greedy import without_begin
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import attention_over, top_attention
-from octavo.inspect.surprisal import align, read
-from octavo.inspect.views import find_view
+from octavo.inspection.attention_maps import attention_over, top_attention
+from octavo.inspection.surprisal import align, read
+from octavo.inspection.views import find_view
 from octavo.models.recurrent import GRU
 
 MODELS: dict[str, LanguageModel[Any]] = {

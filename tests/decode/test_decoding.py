@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -149,6 +151,45 @@ def test_expanding_one_node_at_a_time_finds_the_same_with_no_more_work() -> None
     one, many = (exact_search(model, [], 6, Exact(together=n)) for n in (1, 64))
     assert one.tokens.tolist() == many.tokens.tolist()
     assert one.expanded <= many.expanded
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("together", [1, 7])
+def test_exact_search_expands_and_stores_only_what_may_lead_to_something_better(
+    seed: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, length, stored = Recurrent(4, seed=seed), 5, list[tuple[int, ...]]()
+    push = heapq.heappush
+
+    def counted(heap: Any, node: Any) -> None:
+        stored.append(node[1])
+        push(heap, node)
+
+    monkeypatch.setattr(heapq, "heappush", counted)
+    found = exact_search(model, [], length, Exact(together=together))
+    cost = {
+        tuple(x_T.tolist()): -float(logp)
+        for short in range(1, length + 1)
+        for x_T, logp in zip(*every_sequence(model, [], short), strict=True)
+    }
+    best, waiting, expanded, expected = math.inf, [()], 0, []
+    while waiting and cost.get(waiting[0], 0.0) < best:
+        nodes = [x for x in waiting[:together] if cost.get(x, 0.0) < best]
+        expanded += len(nodes)
+        promising = [child for x in nodes for token in range(3) if cost[child := (*x, token)] < best]
+        best = min([best, *(cost[x] for x in promising if len(x) == length)])
+        expected += [x for x in promising if len(x) < length]
+        open_ones = [*waiting[len(nodes) :], *(x for x in promising if len(x) < length)]
+        waiting = sorted(open_ones, key=lambda x: cost[x])
+    assert found.expanded == expanded
+    assert sorted(stored) == sorted(expected)
+
+
+def test_a_node_that_waits_is_not_expanded_once_something_better_is_known() -> None:
+    # Stop (2) at once has 0.3; 0 then something 0.65 / 3; 1, which waits too, 0.05.
+    p = [[1 / 3, 1 / 3, 1 / 3, 0]] * 3 + [[0.65, 0.05, 0.3, 0]]
+    found = exact_search(Markov(torch.tensor(p, dtype=torch.float64).log()), [], 3, Exact(together=8), stop=[2])
+    assert (found.tokens.tolist(), found.expanded) == ([2], 2)  # nothing, and 0
 
 
 def test_greedy_misses_the_most_probable_sequence() -> None:

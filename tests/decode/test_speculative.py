@@ -237,6 +237,28 @@ def continuations(model: NGram, node: int) -> list[int]:
     return model.word_M[int(model.first_C[node]) : int(model.first_C[node + 1])].tolist()
 
 
+@pytest.mark.parametrize("kind", ["recurrent", "transformer", "learned positions", "n-gram"])
+@pytest.mark.parametrize("accepted", range(4))
+@pytest.mark.parametrize("method", [Greedy(), Sample()])
+def test_a_draft_goes_on_from_what_was_accepted_as_one_that_starts_there(kind: str, accepted: int, method: Any) -> None:
+    kinds = {"recurrent": lambda: Recurrent(5), "transformer": lambda: transformer(5),
+             "learned positions": lambda: learned(5), "n-gram": lambda: seen_ngram(vocab=5, length=80)}  # fmt: skip
+    model, text = kinds[kind](), [0, 1]
+    draft = draft_of(model, text, method, model.begin)
+    for seed in range(3):
+        guesses = draft.guess(3, lucks(Speculative(model, sample=method), seeded_generator(seed), 1)[0])
+        kept = min(accepted, len(guesses))
+        draft.hear(kept, 2)
+        text = [*text, *(guess.token for guess in guesses[:kept]), 2]
+        fresh = draft_of(model, text, method, model.begin)
+        ours, theirs = (one.guess(2, Script([])) for one in (draft, fresh))
+        assert [guess.token for guess in ours] == [guess.token for guess in theirs]
+        for mine, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(mine.q_E, other.q_E, rtol=1e-10, atol=1e-12)
+        draft.hear(0, 1)
+        text = [*text, 1]
+
+
 def test_an_ngram_that_knows_no_context_drafts_nothing() -> None:
     model, draft = Recurrent(4), seen_ngram(order=1)
     rounds = list(speculate(model, [1], 5, Speculative(draft, 3), Dice(seeded_generator())))

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import octavo
 from octavo.cli import main
-from octavo.cli.exchange import export_run, import_run
 from octavo.errors import UserError
 from octavo.exchange.arpa import SPACE, names_of, read_arpa, token_names, write_arpa
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.tasks.run import Run, load
+from octavo.tasks.run_exchange import export_run, import_run
 from octavo.text import Bpe, BpeSettings, Byte, Char, Chunk, Tokenizer, Word, load_tokenizer
 from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
 from octavo.text.tokenizers.token_bytes import as_bytes
@@ -257,7 +257,7 @@ def test_export_and_import_from_the_command_line(
     bits = [octavo.evaluate(octavo.load(run), Path(text)).bits for run in (byte_run, again)]
     assert bits[0] == pytest.approx(bits[1], rel=1e-6)
     for verb in (["eval", again, text], ["inspect", again], ["generate", again, "--max-tokens", "5"],
-                 ["list", str(tmp_path)], ["export", again, arpa]):  # fmt: skip
+                 ["list", str(tmp_path)], ["export", again, arpa, "--force"]):  # fmt: skip
         assert main(verb) == 0
     assert "not comparable" not in capsys.readouterr().out
 

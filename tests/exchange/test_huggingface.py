@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +38,12 @@ LLAMA: dict[str, Any] = {
     "feed_forward_width": 40,
     "qk_norm": False, "rotary_base": 500.0, "norm_eps": 1e-3,
 }  # fmt: skip
-CLOSE = 1e-4
+QWEN3 = {**LLAMA, "qk_norm": True}
+SHAPES: dict[str, dict[str, Any]] = {
+    "gpt2": GPT2, "llama": LLAMA | {"stride": 16}, "mistral": LLAMA, "qwen3": QWEN3,
+}  # fmt: skip
+CLOSE = 1e-4  # of logits with a deviation of about one, in single precision
+CLOSE_DOUBLE = 1e-10
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +97,7 @@ def gpt2(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def llama(tmp_path: Path) -> Path:
-    write_huggingface(random_model(LLAMA), Byte(), tmp_path / "llama")
+    write_huggingface(random_model(SHAPES["llama"]), Byte(), tmp_path / "llama")
     return tmp_path / "llama"
 
 
@@ -118,12 +125,27 @@ def saved_llama(transformers: ModuleType, folder: Path, **settings: Any) -> Any:
 
 
 @torch.no_grad()
-def largest_difference(theirs: Any, ours: Run) -> float:
-    x_BT = some_ids(ours.model.vocab)
+def largest_difference(theirs: Any, ours: Run, length: int = 30) -> float:
+    x_BT = some_ids(ours.model.vocab, length)
     logits_BTV, expected_BTV = ours(x_BT), theirs(x_BT).logits
     assert logits_BTV.shape == expected_BTV.shape
     assert expected_BTV.std() > 0.5  # logits of which some would differ if anything were wrong
     return float((logits_BTV - expected_BTV).abs().max())
+
+
+@torch.no_grad()
+def logits_in_double(theirs: Any, x_BT: Tensor, config: GPTConfig) -> Tensor:
+    """Their logits in double precision throughout: of themselves, norms and rotary angles go through single."""
+    with pytest.MonkeyPatch.context() as patch:
+        theirs = theirs.double()
+        if hasattr(theirs.base_model, "rotary_emb"):
+            pairs_P = torch.arange(0, config.head_size, 2).double() / config.head_size
+            theirs.base_model.rotary_emb.inv_freq = config.rotary_base**-pairs_P
+        patch.setattr(torch, "float32", torch.float64)
+        patch.setattr(torch, "float", torch.float64)
+        patch.setattr(Tensor, "float", Tensor.double)
+        logits_BTV: Tensor = theirs(x_BT).logits
+        return logits_BTV
 
 
 @pytest.mark.parametrize(
@@ -251,24 +273,98 @@ def test_vocab_and_merges_serve_as_a_tokenizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [GPT2, GPT2 | {"feed_forward": "relu2", "tied": False}, LLAMA, LLAMA | {"tied": False}]
+    ("kind", "settings"),
+    [
+        *SHAPES.items(),
+        ("gpt2", GPT2 | {"feed_forward": "relu2", "tied": False}),
+        ("llama", LLAMA | {"stride": 3, "tied": False}),
+        ("mistral", LLAMA | {"attention": "local", "attention_window": 5, "kv_heads": 0}),
+        ("qwen3", QWEN3 | {"stride": 3}),
+        ("qwen3", QWEN3 | {"attention": "local", "attention_window": 5, "tied": False}),
+        ("qwen3", {"width": 24, "layers": 2, "context": 16}),  # what octavo train gpt makes, but for its size
+    ],
 )
 def test_transformers_gives_an_exported_model_its_logits(
-    transformers: ModuleType, tmp_path: Path, settings: dict[str, Any]
+    transformers: ModuleType, tmp_path: Path, kind: str, settings: dict[str, Any]
 ) -> None:
     model = random_model(settings)
-    write_huggingface(model, Byte(), tmp_path / "out")
+    notes = write_huggingface(model, Byte(), tmp_path / "out")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert largest_difference(theirs, Run(model, Byte())) < CLOSE
+    assert theirs.config.model_type == kind
+    carried = not model.config.absolute
+    assert bool(notes) != carried  # beyond the context they differ only where octavo's window moves
+    length = 3 * model.config.context if carried else 30
+    assert largest_difference(theirs, Run(model, Byte()), length) < CLOSE
     assert len({file.stat().st_mode for file in (tmp_path / "out").iterdir()}) == 1  # whoever may read one, may all
     again = octavo.load(tmp_path / "out")
-    assert torch.equal(again(some_ids(257)), model(some_ids(257)))
+    assert torch.equal(again(some_ids(257, length)), model(some_ids(257, length)))
+    assert again.model.context_policy == model.context_policy or settings.get("stride") == 3
+    expected_BTV = logits_in_double(theirs, some_ids(257, length), model.config)
+    torch.testing.assert_close(model.double()(some_ids(257, length)), expected_BTV, rtol=0, atol=CLOSE_DOUBLE)
 
 
-@pytest.mark.parametrize("kind", ["byte", "char", "bpe"])
+def test_a_qwen3_whose_query_norm_was_trained_is_refused(transformers: ModuleType, tmp_path: Path) -> None:
+    write_huggingface(random_model(QWEN3), Byte(), tmp_path)
+    name = "model.layers.1.self_attn.k_norm.weight"
+    edit_tensors(tmp_path, lambda old: old | {name: old[name] * 1.5})
+    with pytest.raises(UserError, match=r"key_norm_K must be ones"):
+        octavo.load(tmp_path)
+
+
+def test_layers_with_different_windows_are_refused_and_one_window_is_local_attention(
+    transformers: ModuleType, tmp_path: Path
+) -> None:
+    write_huggingface(random_model(QWEN3), Byte(), tmp_path)
+    edit(tmp_path, sliding_window=5)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    run = octavo.load(tmp_path)
+    assert (run.model.config.attention, run.model.config.attention_window) == ("local", 5)
+    assert largest_difference(theirs, run, 80) < CLOSE
+    edit(tmp_path, layer_types=["sliding_attention", "full_attention"])
+    with pytest.raises(UserError, match="one window: these have different ones"):
+        octavo.load(tmp_path)
+    edit(tmp_path, layer_types=None, max_window_layers=1)
+    with pytest.raises(UserError, match="one window"):
+        octavo.load(tmp_path)
+
+
+PIPELINE = """
+import json, sys
+sys.modules["octavo"] = None  # so that importing it is an ImportError
+from transformers import pipeline
+from transformers.utils import logging
+logging.set_verbosity_error()
+said = {}
+for folder in sys.argv[2:]:
+    write = pipeline("text-generation", model=folder)
+    said[folder] = write(sys.argv[1], max_new_tokens=100)[0]["generated_text"]
+print(json.dumps(said))
+"""
+
+
+def test_the_pipeline_writes_our_greedy_text_without_octavo(tmp_path: Path) -> None:
+    prompt = "A rose is"
+    (tmp_path / "text.txt").write_bytes(TEXT * 20)
+    expected = {}
+    for kind in tokenizers(TEXT):
+        settings = {"width": 32, "layers": 2, "heads": 2, "context": 16, "vocab_size": 280} if kind == "bpe" else {}
+        run = octavo.train(
+            "gpt", tmp_path / "text.txt", tokenizer=kind, budget="30steps", batch_size=8, measure=False,
+            **{"width": 32, "layers": 2, "heads": 2, "context": 16} | settings,
+        )  # fmt: skip
+        folder = str(tmp_path / kind)
+        write_huggingface(run.model, run.tokenizer, folder)
+        expected[folder] = prompt + octavo.generate(run, prompt, method="greedy", max_tokens=100)
+    command = [sys.executable, "-c", PIPELINE, prompt, *expected]
+    quiet = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
+    finished = subprocess.run(command, capture_output=True, text=True, check=True, env=quiet, timeout=300)
+    assert json.loads(finished.stdout.splitlines()[-1]) == expected
+
+
+@pytest.mark.parametrize("kind", ["byte", "char", "bpe", "word"])
 def test_transformers_gives_text_the_same_ids(transformers: ModuleType, tmp_path: Path, kind: str) -> None:
     tokenizer = tokenizers(TEXT)[kind]
-    assert write_huggingface(random_model(GPT2, tokenizer.vocab), tokenizer, tmp_path / "out") == []
+    assert write_huggingface(random_model(LLAMA, tokenizer.vocab), tokenizer, tmp_path / "out") == []
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     new = TEXT.decode() + "\n\n  unseen: ŷ 🙂 Ⅷ e\u0301 ﬁ\r\n"
     ids = tokenizer.encode(new.encode()).tolist()
@@ -282,10 +378,10 @@ def test_transformers_gives_text_the_same_ids(transformers: ModuleType, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["byte", "char", "bpe"])
-@pytest.mark.parametrize("settings", [GPT2, LLAMA])
+@pytest.mark.parametrize("settings", [GPT2 | {"stride": 16}, LLAMA, QWEN3])
 def test_what_goes_out_comes_in_the_same(tmp_path: Path, kind: str, settings: dict[str, Any]) -> None:
     tokenizer = tokenizers(TEXT)[kind]
-    run = Run(random_model(settings | {"stride": 16}, tokenizer.vocab), tokenizer)
+    run = Run(random_model(settings, tokenizer.vocab), tokenizer)
     write_huggingface(run.model, tokenizer, tmp_path / "out")
     again = octavo.load(tmp_path / "out")
     new = TEXT + "unseen: ŷ 🙂\n".encode() + b"\xff\xc3 not UTF-8"
@@ -294,27 +390,30 @@ def test_what_goes_out_comes_in_the_same(tmp_path: Path, kind: str, settings: di
     assert octavo.evaluate(again, new).bits == pytest.approx(octavo.evaluate(run, new).bits, rel=1e-9)
 
 
-def test_a_word_tokenizer_stays_behind_and_comes_back_by_its_run(
+def test_a_tokenizer_that_the_library_cannot_express_comes_back_by_its_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    word = tokenizers(TEXT)["word"]
-    run = Run(random_model(LLAMA, word.vocab), word).save(tmp_path / "run")
-    assert main(["export", str(run.path)]) == 0
-    said = capsys.readouterr()
-    assert "word tokenizer has no tokenizer.json" in said.err
-    assert not (tmp_path / "run-hf" / "tokenizer.json").exists()
-    command = ["import", str(tmp_path / "run-hf"), "--tokenizer-of", str(run.path), "--out", str(tmp_path / "again")]
+    class Own(Byte):
+        def huggingface_json(self) -> None:  # type: ignore[override]
+            return None
+
+    model = random_model(LLAMA)
+    assert "byte tokenizer has no tokenizer.json" in write_huggingface(model, Own(), tmp_path / "hf")[0]
+    assert not (tmp_path / "hf" / "tokenizer.json").exists()
+    run = Run(model, Byte()).save(tmp_path / "run")
+    command = ["import", str(tmp_path / "hf"), "--tokenizer-of", str(run.path), "--out", str(tmp_path / "again")]
     assert main([*command, "--json"]) == 0
     again = load(tmp_path / "again")
-    assert again.tokenizer.encode(TEXT).tolist() == word.encode(TEXT).tolist()
-    assert torch.equal(again(some_ids(word.vocab)), run(some_ids(word.vocab)))
+    assert again.tokenizer.encode(TEXT).tolist() == Byte().encode(TEXT).tolist()
+    assert torch.equal(again(some_ids(257)), run(some_ids(257)))
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (LLAMA | {"qk_norm": True}, "qk_norm is True; the nearest is llama: train with --no-qk-norm$"),
-        (LLAMA | {"attention": "local"}, "attention is local; the nearest is llama: train with --attention full$"),
+        (LLAMA | {"positions": "alibi"}, "positions is alibi; the nearest is mistral: train with --positions rotary$"),
+        (QWEN3 | {"attention": "strided"}, "attention is strided; the nearest is qwen3: train with --attention full$"),
+        (QWEN3 | {"norm": "layer"}, "norm is layer; the nearest is qwen3: train with --norm rms$"),
         (GPT2 | {"kv_heads": 2}, "kv_heads is 2; the nearest is gpt2: train with --kv-heads 0$"),
         (GPT2 | {"bias": False}, "bias is False; the nearest is gpt2: train with --bias$"),
     ],

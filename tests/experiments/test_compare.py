@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
+import html
 import io
 import json
-import lzma
 import math
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import zlib
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import zstandard
 from scipy import stats
 
 import octavo
 from html_pages import Page, sentences
 from octavo.cli import main
 from octavo.errors import UserError
+from octavo.experiments.cell import Cell
 from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, read_comparison
-from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
+from octavo.experiments.compare.compressors import best_way
 from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
-from octavo.experiments.compare.measure import (
-    MAX_BLOCKS,
-    block_interval,
-    bz2_size,
-    score_run,
-    t_interval,
-    xz_size,
-    zlib_size,
-    zstd_size,
-)
+from octavo.experiments.compare.intervals import block_count
+from octavo.experiments.compare.measure import score_run
+from octavo.experiments.compare.proof import describe_proof, prove_best
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
 from octavo.models import GRU, MODELS, ModelSpec, find_spec, preset
 from octavo.models.recurrent import RecurrentConfig
 from octavo.scoring.bits_per_byte import ByteCosts
+from octavo.studio import ModelCache, Studio
+from octavo.studio.routes.runs import RunRows
 from octavo.tasks import api
 from octavo.text import Word, open_corpus, text_in_memory
 from octavo.text.tokenizers.token_bytes import Tokens
@@ -150,13 +144,143 @@ def test_the_winner_is_proved_by_compression(whole: tuple[Comparison, str, str])
     assert proof["restored"] is True
     assert proof["claimed_bytes"] == pytest.approx(best.bits_per_byte * comparison.corpus["scored"]["bytes"] / 8)
     assert proof["archive_bytes"] <= proof["claimed_bytes"] * 1.05 + 64
-    assert "restored every byte" in " ".join(printed.split())
+    assert (proof["bytes"], proof["held_out_bytes"]) == (comparison.corpus["scored"]["bytes"],) * 2
+    assert "decompressing gave back every byte." in " ".join(printed.split())
 
 
-def test_it_ends_with_the_path_of_a_page_with_the_figures_beside_it(whole: tuple[Comparison, str, str]) -> None:
+class Killed(Progress):
+    """Is killed when the proof begins."""
+
+    def start_cell(self, cell: Any, number: int, count: int, left: float | None, rest: float = 0.0) -> None:
+        if cell.work == "proof":
+            raise SystemExit(137)
+
+
+def test_killed_during_the_proof_the_user_has_the_table_and_the_page(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (str(corpus), "--models", "bag,kn3", "--out", str(tmp_path / "out"))
+    monkeypatch.setattr("octavo.experiments.compare.run.default_progress", lambda: Killed(io.StringIO()))
+    code, printed, _ = run_cli(*words)
+    assert code == 137
+    assert "kn3" in printed
+    assert str(tmp_path / "out" / "report.html") in printed
+    before = read_comparison(tmp_path / "out")
+    assert before.proof is None
+    assert before.advice
+    assert "not proved by compression yet" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    monkeypatch.undo()
+    code, printed, _ = run_cli(*words)
+    assert code == 0
+    after = read_comparison(tmp_path / "out")
+    assert after.rows == before.rows
+    assert after.proof is not None
+    assert "Proof: By its score kn3 needs" in printed
+    assert "gave back every byte" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_proof_can_be_left_out(corpus: Path, tmp_path: Path) -> None:
+    words = (str(corpus), "--models", "bag", "--no-prove", "--out", str(tmp_path / "out"))
+    code, printed, errors = run_cli(*words)
+    assert (code, "Proof" in printed) == (0, False)
+    assert "1 of 1: bag" in errors
+    assert "(--no-prove)" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert read_comparison(tmp_path / "out").command.endswith(f"--no-prove --out {tmp_path / 'out'}")
+
+
+def test_the_proof_of_a_long_text_is_bounded_and_says_what_it_covers(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text(sentences(8000), encoding="utf-8")
+    progress = Progress(io.StringIO())
+    found = octavo.compare(tmp_path / "long.txt", models="bag", out=tmp_path / "out", progress=progress)
+    cell = json.loads((tmp_path / "out" / "cells" / "proof-bag.json").read_text())["cell"]
+    before = sum(seconds for stage, seconds in found.seconds.items() if stage != "proof")
+    assert cell["options"]["seconds"] == pytest.approx(0.1 * before, rel=0.5)
+    hurried = Cell(**cell | {"options": cell["options"] | {"seconds": 0.0}})
+    proof = prove_best(hurried, tmp_path / "out")["proof"]
+    assert (proof["bytes"], proof["held_out_bytes"]) == (10_000, found.corpus["valid"]["bytes"])
+    assert proof["bytes"] < proof["held_out_bytes"]
+    assert proof["restored"]
+    assert proof["archive_bytes"] == pytest.approx(proof["claimed_bytes"], rel=1e-3, abs=64)
+    words = describe_proof(proof)
+    assert f"for the first 10,000 of the {proof['held_out_bytes']:,} bytes of the held-out text" in words
+    assert "10 % of the comparison's time, here 0 s, and covers at least 10,000 bytes" in words
+
+
+def test_every_output_gives_one_count_of_parameters(
+    whole: tuple[Comparison, str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison, printed, _ = whole
+    folder = comparison.folder
+    assert folder is not None
+
+    def said(*words: str) -> str:
+        assert main(list(words)) == 0
+        return capsys.readouterr().out
+
+    listed = {Path(one["run"]).name: one["parameters"] for one in json.loads(said("list", str(folder), "--json"))}
+    table, page = said("list", str(folder)), (folder / "report.html").read_text(encoding="utf-8")
+    studio = Studio(ModelCache(folder, device="cpu"))
+    rows = {row["run"]: row["parameters"] for row in RunRows(studio).all()}
+    studio.close()
+    for row in (row for row in comparison if row.trained):
+        path, count = str(folder / str(row.run)), row.parameters
+        words = f"{count:,}"
+        assert listed[row.model] == rows[row.model] == count
+        assert json.loads(said("eval", path, "--json"))["parameters"] == count
+        assert json.loads(said("inspect", path, "--json"))["parameters"] == count
+        assert json.loads(said("cost", path, "--no-measure", "--json"))["parameters"] == count
+        assert all(words in text for text in (printed, table, page))
+        assert f"model: {words} parameters" in said("eval", path)
+        assert f"parameters     {words}\n" in said("inspect", path)
+        assert f"It has {words} parameters: " in (Path(path) / "report.html").read_text(encoding="utf-8")
+        assert f": {words} parameters, " in said("cost", path, "--no-measure")
+    mix = comparison["mix"]
+    parts = sum(comparison[name].parameters or 0 for name in ("kn7", "rnn", "gru", "gpt") if name in mix.title)
+    weights = octavo.load(folder / "mix").model.logw_GI.numel()
+    assert mix.parameters == parts + weights  # of a mixture, its parts and its own weights
+
+
+def test_the_page_tells_settings_and_its_command_to_train_longer_works_when_pasted(
+    whole: tuple[Comparison, str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison, _, _ = whole
+    assert comparison.folder is not None
+    page = html.unescape((comparison.folder / "report.html").read_text(encoding="utf-8"))
+    settings = page[page.index(">Settings<") : page.index("To train one of them 10 times as long")]
+    rnn = octavo.load(comparison.folder / "rnn")
+    for words in (
+        "2 layers of 256",
+        "byte, 257",
+        "the last 6 tokens",
+        f"{rnn.record['train_tokens']:,}, ",
+        f"matrices {rnn.record['training']['optimizer']['muon_learning_rate']:g} (muon)",
+    ):
+        assert words in settings
+    (command,) = re.findall(r"^octavo train rnn .*$", page, re.MULTILINE)
+    assert main(shlex.split(command)[1:]) == 0
+    assert "bits per byte" in capsys.readouterr().out
+    longer = octavo.load(f"{comparison.folder}-longer/rnn")
+    assert longer.record["training"]["steps"] == 20  # ten times two
+    assert longer.model.config == rnn.model.config
+    assert longer.record["corpus"] == rnn.record["corpus"]
+
+
+def test_training_tells_the_count_too(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("bag",), ("ngram", "--order", "3"), ("rnn", "--width", "8", "--budget", "1steps")):
+        flags = ["train", words[0], str(corpus), *words[1:], "--tokenizer", "byte", "--out", str(tmp_path / words[0])]
+        assert main([*flags, "--json"]) == 0
+        count = json.loads(capsys.readouterr().out)["parameters"]
+        assert main(["inspect", str(tmp_path / words[0]), "--json"]) == 0
+        assert count == json.loads(capsys.readouterr().out)["parameters"]
+    assert main(["train", "bag", str(corpus), "--tokenizer", "byte", "--out", str(tmp_path / "again")]) == 0
+    assert "\n257 parameters, trained on " in capsys.readouterr().out
+
+
+def test_it_says_where_the_page_is_with_the_figures_beside_it(whole: tuple[Comparison, str, str]) -> None:
     comparison, printed, _ = whole
     assert comparison.folder is not None
-    page = Path(printed.rstrip("\n").splitlines()[-1].split(": ")[-1])
+    (line,) = (line for line in printed.splitlines() if line.startswith("The page with figures"))
+    page = Path(line.split(": ")[-1])
     assert page == comparison.folder / "report.html"
     Page(page.read_text(encoding="utf-8"))
     assert (comparison.folder / "comparison.csv").read_text(encoding="utf-8") == comparison.to_csv()
@@ -196,7 +320,7 @@ def test_what_it_says_to_type_next_works(whole: tuple[Comparison, str, str], cor
 
 def test_without_names_all_candidates_are_compared_and_octavo_can_train_each_of_them() -> None:
     families: dict[str, list[str]] = {}
-    for one in candidates().values():
+    for one in choose((), candidates()):
         families.setdefault(one.family, []).append(one.name)
     assert families == {
         "counts": ["bag", "kn3", "kn5", "kn7", "words3", "bigram"],
@@ -323,7 +447,8 @@ def test_finished_rows_are_not_repeated_and_new_ones_added(corpus: Path, tmp_pat
     options: dict[str, Any] = {"out": tmp_path / "out", "progress": Progress(io.StringIO())}
     before = octavo.compare(corpus, models=["bag", "kn3"], **options)
     after = octavo.compare(corpus, models=["bag", "kn5"], **options)
-    assert after["bag"] == before["bag"]
+    other = {"behind": None, "behind_low": None, "behind_high": None}  # the row above is another
+    assert replace(after["bag"], **other) == replace(before["bag"], **other)
     assert {row.model for row in after} == {"bag", "kn5"}
     both = octavo.compare(corpus, models=["bag", "kn3", "kn5"], **options)
     assert both["kn3"].seconds == before["kn3"].seconds  # it was not trained again
@@ -514,10 +639,10 @@ def test_a_text_in_memory_is_compared_like_a_file(corpus: Path, tmp_path: Path) 
 
 def test_of_a_large_text_only_the_beginning_of_the_held_out_part_is_measured(tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
-    path.write_text("é" * 2_000_000, encoding="utf-8")
+    path.write_text("é" * 4_000_000, encoding="utf-8")
     corpus = open_corpus(path)
     part = CompareConfig(budget="1s").scored_part(corpus)
-    assert part.size == (1 << 17) + (1 << 11)
+    assert part.size == (1 << 18) + (1 << 12)
     assert part.start == corpus.valid.start
     odd = CompareConfig(bytes=1001).scored_part(corpus)
     assert odd.size == 1000  # no character is cut in two
@@ -553,7 +678,7 @@ def test_names_families_and_patterns_choose_candidates_in_the_tables_order() -> 
     assert names("kn*", "bag") == ["bag", "kn3", "kn5", "kn7"]
     assert names("recurrent") == ["rnn", "gru", "lstm", "rnn-attention"]
     assert names("gru,xz") == ["gru", "xz"]
-    assert names() == list(candidates())
+    assert names() == [name for name, one in candidates().items() if not one.variant_of]
 
 
 def test_the_stored_command_says_the_same_again() -> None:
@@ -574,7 +699,9 @@ def test_seeds_are_averaged_with_an_interval_and_each_run_is_kept(corpus: Path, 
     low, high = stats.t.interval(0.95, 2, loc=np.mean(bits), scale=stats.sem(bits))
     assert (found["bigram"].low, found["bigram"].high) == pytest.approx((low, high), rel=1e-6)
     assert found["bigram"].interval == "over 3 seeds"
-    assert found["bag"].interval == f"over {MAX_BLOCKS} blocks of the text"  # no seed changes it
+    assert (
+        found["bag"].interval == f"over {block_count(found.corpus['scored']['bytes'])} blocks of the text"
+    )  # no seed changes it
     assert not (tmp_path / "out" / "bag-seed1").exists()
 
 
@@ -618,119 +745,16 @@ def test_words_are_scored_on_every_byte_of_the_text(corpus: Path) -> None:
     assert float(bits_N.sum(dtype=np.float64)) == pytest.approx(score.bits, rel=1e-6)
 
 
-def test_the_interval_block_interval_is_students() -> None:
-    bits_N = np.random.default_rng(0).gamma(2.0, 1.0, 4000).astype(np.float32)
-    interval, over = block_interval(bits_N)
-    means = bits_N.reshape(MAX_BLOCKS, 100).mean(1, dtype=np.float64)
-    assert interval == pytest.approx(stats.t.interval(0.95, 39, loc=means.mean(), scale=stats.sem(means)), rel=1e-6)
-    assert over == "over 40 blocks of the text"
-    assert block_interval(bits_N[:10]) == (None, "")
-    bits_N[7] = np.inf
-    assert block_interval(bits_N) == (None, "")
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 4, 39, 400])
-def test_intervals_are_students(freedom: int) -> None:
-    values = np.random.default_rng(freedom).normal(size=freedom + 1)
-    expected = stats.t.interval(0.95, freedom, loc=values.mean(), scale=stats.sem(values))
-    assert t_interval(values.tolist()) == pytest.approx(expected, rel=1e-9)
-    assert t_interval([1.0, 1.0, 1.0]) == (1.0, 1.0)
-
-
 # ---------------------------------------------------------------------- compressors
-
-
-def test_compressors_know_the_training_text_and_give_the_held_out_text_back() -> None:
-    known, held_out = sentences(300).encode()[-(1 << 15) :], sentences(30, seed=1).encode()
-    packer = zlib.compressobj(9, zdict=known)
-    packed = packer.compress(held_out) + packer.flush()
-    assert zlib.decompressobj(zdict=known).decompress(packed) == held_out
-    assert zlib_size(known, held_out) == len(packed) < len(zlib.compress(held_out, 9))
-    assert bz2_size(known, held_out) == len(bz2.compress(known + held_out)) - len(bz2.compress(known))
-    alone = len(lzma.compress(held_out, preset=9))
-    assert xz_size(known, held_out) < alone
-    dictionary = zstandard.ZstdCompressionDict(known, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    assert zstd_size(known, held_out) < len(zstandard.ZstdCompressor(level=22).compress(held_out))
-    packed = zstandard.ZstdCompressor(level=22, dict_data=dictionary).compress(held_out)
-    assert zstandard.ZstdDecompressor(dict_data=dictionary).decompress(packed) == held_out
 
 
 def test_compressors_are_given_what_stands_just_before(whole: tuple[Comparison, str, str]) -> None:
     comparison, _, _ = whole
     text = Path(comparison.corpus["source"][0]).read_bytes()
     train, valid = text[: comparison.corpus["train"]["bytes"]], text[comparison.corpus["train"]["bytes"] :]
-    for name, size_of in (("zlib", zlib_size), ("bz2", bz2_size), ("xz", xz_size), ("zstd", zstd_size)):
-        assert comparison[name].bits_per_byte == 8 * size_of(train, valid) / len(valid)
+    for name in ("zlib", "bz2", "xz", "zstd"):
+        assert comparison[name].bits_per_byte == 8 * best_way(name, train, valid)(valid) / len(valid)
         assert comparison[name].title == f"{name}, given the training text"
-
-
-# ---------------------------------------------------------------------- the verdict
-
-
-def row(model: str, bits: float | None, seconds: float | None = 10.0, size: int = 1000, rate: float = 100.0,
-        **more: Any) -> CompareRow:  # fmt: skip
-    return CompareRow(model, more.pop("title", model.upper()), more.pop("family", "recurrent"), bits, seconds=seconds,
-               bytes=size, score_rate=rate, **more)  # fmt: skip
-
-
-def test_dominated_is_worse_in_one_and_better_in_nothing() -> None:
-    rows = [
-        row("a", 2.0), row("same", 2.0), row("slower", 2.0, rate=99.0), row("longer", 2.0, 11.0),
-        row("larger", 2.0, size=1001), row("worse", 2.1), row("worse-but-quick", 2.1, 9.0),
-        row("worse-but-small", 2.1, size=999), row("worse-but-fast", 2.1, rate=101.0),
-        row("compressor", 1.0, 0.0, 0, 1e9, family="compressor"), row("impossible", math.inf, 0.0, 0, 1e9),
-        row("failed", None, 0.0, 0, 1e9, error="no"), row("unknown-time", 2.5, None),
-    ]  # fmt: skip
-    assert [one.model for one in mark_dominated(rows) if one.dominated] == ["slower", "longer", "larger", "worse"]
-
-
-def test_the_best_is_a_model_and_failed_rows_come_last() -> None:
-    rows = rank_rows([row("failed", None, error="no"), row("b", 3.0), row("xz", 2.0, family="compressor"),
-                   row("never", math.inf, impossible=1), row("a", 2.5)])  # fmt: skip
-    assert [one.model for one in rows] == ["xz", "a", "b", "never", "failed"]
-    assert [one.model for one in rows if one.best] == ["a"]
-
-
-def test_the_advice_says_what_the_rows_say() -> None:
-    rows = [
-        row("mix", 2.0, 100.0, 9_000_000, generation_rate=100.0, title="mixture", family="mixture"),
-        row("kn7", 2.05, 1.0, 8_000_000, generation_rate=150.0, title="7-gram", family="counts"),
-        row("gru", 2.15, 50.0, 3_000_000, generation_rate=900.0),
-        row("gpt", 2.3, 50.0, generation_rate=5000.0, family="attention"),
-        row("xz", 2.5, None, family="compressor", title="xz, given the training text"),
-    ]  # fmt: skip
-    falling = [(0.1, 3.0), (0.5, 2.6), (0.8, 2.4), (1.0, 2.3)]
-    flat = [(0.1, 3.0), (0.5, 2.3), (0.8, 2.31), (1.0, 2.3)]
-    assert advice(rows, {"gpt": falling, "gru": flat}) == (
-        "mix (mixture) is the best of these: 2.000 bits per byte, 20% less than xz, given the training text.",
-        "kn7 (7-gram) is 2.5% behind the best and trains 100 times faster, in 1.0 s: take it if you train often.",
-        "gru is the smallest that is not more than 10% behind: 3.0 MB on disk instead of 9.0 MB, 7.5% behind the best.",
-        "gru generates fastest among those near the best: 900 tokens a second instead of 100.",
-        "With this budget no neural model alone is better than kn7, which only counts.",
-        "gpt was still getting better when the budget was spent: a larger --budget, or a GPU (--device cuda), may "
-        "change the order.",
-        "gru did not get better in the last third of the budget: more of it would be wasted.",
-    )  # fmt: skip
-
-
-def test_the_advice_claims_nothing_that_the_rows_do_not_hold() -> None:
-    assert advice([row("failed", None, error="no")]) == (
-        "No model could be trained and measured, so nothing can be recommended.",
-    )  # fmt: skip
-    (only,) = advice([row("gru", 2.0)])
-    assert only == "gru (GRU) is the best of these: 2.000 bits per byte."
-    seeds = [row("a", 2.0, low=1.9, high=2.1, interval="over 3 seeds"),
-             row("b", 2.05, low=1.95, high=2.15, interval="over 3 seeds")]  # fmt: skip
-    assert "Over 3 seeds, b cannot be distinguished from it." in advice(seeds)
-    better = advice([row("kn7", 2.1, family="counts"), row("gru", 2.0), row("rnn", 2.2)])
-    assert "Alone, gru is better than kn7, which only counts; the other one has not got there." in better
-    beaten = advice([row("bag", 4.0, family="counts"), row("xz", 2.0, family="compressor", title="xz")])
-    assert beaten[0] == "bag (BAG) is the best of these: 4.000 bits per byte, 100% more than xz."
-
-
-def test_how_far_a_curve_fell_at_the_end_is_against_the_best_before() -> None:
-    assert fall_at_the_end([(0.3, 4.0), (0.6, 2.0), (1.0, 1.9)]) == pytest.approx(0.05)
-    assert fall_at_the_end([(0.3, 1.8), (0.6, 2.0), (1.0, 1.9)]) < 0
 
 
 # ---------------------------------------------------------------------- on the terminal

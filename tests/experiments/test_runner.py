@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from rich.console import Console
 
 import octavo
 from html_pages import sentences
@@ -25,10 +26,11 @@ from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
 from octavo.experiments.cell import Cell, Outcome, describe_texts, execute
 from octavo.experiments.compare import CompareRow, Comparison, read_comparison
-from octavo.experiments.progress import Progress
+from octavo.experiments.progress import LiveProgress, Progress, time_left
 from octavo.experiments.runner import Runner, Store, failures
 from octavo.experiments.scale import ScalePoint
 from octavo.experiments.table import Column, columns_of, keys_of, table_text, to_csv
+from octavo.io.progress import show_left
 from octavo.text import open_corpus
 
 MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")
@@ -244,6 +246,29 @@ def test_the_time_left_is_of_budgets_and_of_what_such_cells_took_beside_them(tmp
     assert runner.time_left([*left, Cell("c", "x", "bag")]) is None
     runner.finish(Outcome(Cell("d", "x", "gru", budget="30s"), seconds=34.0))
     assert runner.time_left(left) == (30 + 4 + 10 + 4) / 2
+
+
+def test_the_time_left_is_known_from_the_start_and_corrected_by_what_cells_take(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, "test", {})
+    runner = Runner(store, quiet(), lambda outcomes: [], 4, executor=Counting(), expected=lambda cell: 3.0)
+    runner.later, runner.last_seconds = [Cell("mix", "x", "mix")], 2.0
+    left = [Cell("a", "x", "gru", budget="30s"), Cell("b", "x", "bag")]
+    assert runner.time_left(left) == 30 + 3 + 3 + 3 + 2
+    runner.finish(Outcome(Cell("c", "x", "gpt", budget="30s"), seconds=42.0))  # four times as long as expected
+    assert runner.time_left(left) == 30 + 12 + 3 + 3 + 2
+    runner.finish(Outcome(Cell("d", "x", "gru", budget="30s"), error="broken", seconds=1.0))  # which says nothing
+    assert runner.time_left(left) == 30 + 12 + 3 + 3 + 2
+
+
+def test_the_time_left_is_never_nothing_while_there_is_work() -> None:
+    assert (show_left(0.0), show_left(75.2)) == ("a few seconds left", "1:15 left")
+    assert (time_left(0.2), time_left(12.0), time_left(None)) == ("; a few seconds left", "; about 12 s left", "")
+    live = LiveProgress(io.StringIO())
+    live.start_cell(Cell("a", "x", "gru", budget="30s"), 1, 2, 40.0, 9.0)
+    live.since -= 3600  # it takes longer than was expected
+    screen = Console(file=io.StringIO(), width=120)
+    screen.print(live.live.get_renderable())
+    assert "measuring; about 9 s left" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_folders_of_other_things_and_no_jobs_are_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from octavo.errors import UserError
-from octavo.io import files
+from octavo.io import files, system
 from octavo.io.files import whole_file, whole_folder
 
 
@@ -62,7 +62,7 @@ def test_an_interrupted_write_leaves_what_stood_there(tmp_path: Path, error: typ
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_folder_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
     if not exchange:
-        monkeypatch.setattr(files, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(system, "exchange", lambda one, other: False)
     fill(tmp_path / "folder", "old")
     (tmp_path / "folder" / "of the old one").touch()
     fill(tmp_path / "folder", "new")
@@ -74,10 +74,10 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Mon
 def test_linux_exchanges_two_folders_in_one_step(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name / name).mkdir(parents=True)
-    assert files._exchange(tmp_path / "one", tmp_path / "other")
+    assert system.exchange(tmp_path / "one", tmp_path / "other")
     assert os.listdir(tmp_path / "one") == ["other"]
     assert os.listdir(tmp_path / "other") == ["one"]
-    assert not files._exchange(tmp_path / "one", tmp_path / "missing")
+    assert not system.exchange(tmp_path / "one", tmp_path / "missing")
 
 
 def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 import octavo
 from octavo.cli import main
 from octavo.errors import UserError
-from octavo.inspect.doctor import examine
-from octavo.inspect.surprisal import surprises
+from octavo.inspection.doctor import examine
+from octavo.inspection.surprisal import surprises
 from octavo.io.run_folder import CONFIG
 from octavo.text import save_tokenizer
 from octavo.text.token_display import BEGIN

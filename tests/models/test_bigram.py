@@ -283,12 +283,14 @@ def test_training_from_a_file_of_vectors_says_how_many_words_it_has(tmp_path: An
     (tmp_path / "v.txt").write_text("the 1 0 0\ncat 0 1 0\ndog 0 1 1\n")
     config = BigramConfig(vectors=str(tmp_path / "v.txt"), dim=3, steps=50)
     assert SPEC.fit is not None
-    model, _, notes = SPEC.fit(x_N, config, tokenizer, FitContext())
-    assert "have a vector" in notes[-1]
-    assert model.vocab == tokenizer.vocab
-    plain, _, none = SPEC.fit(x_N, BigramConfig(steps=50), tokenizer, FitContext())
-    assert not none
-    assert plain.x_VD.shape == (tokenizer.vocab, 50)
+    fitted = SPEC.fit(x_N, config, tokenizer, FitContext())
+    assert "have a vector" in fitted.notes[-1]
+    assert fitted.model.vocab == tokenizer.vocab
+    assert [origin.name for origin in fitted.learnt_from] == [f"vectors {tmp_path / 'v.txt'}"]
+    plain = SPEC.fit(x_N, BigramConfig(steps=50), tokenizer, FitContext())
+    assert not plain.notes
+    assert not plain.learnt_from
+    assert plain.model.x_VD.shape == (tokenizer.vocab, 50)
 
 
 def test_held_out_loss_is_what_charge_says() -> None:

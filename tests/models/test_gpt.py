@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from examples import VOCAB, gpt
 from laws import tokens
 from octavo.core import seeded_generator
-from octavo.cost import cost_of, one_token
+from octavo.costs import cost_of, one_token
 from octavo.errors import UserError
 from octavo.models import MODELS, preset
 from octavo.models.gpt import GPT

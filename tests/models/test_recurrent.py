@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lstm_by_hand import lstm_layer
 from octavo.core import seeded_generator
-from octavo.cost import Shape, cost_of
+from octavo.costs import Shape, cost_of
 from octavo.errors import UserError
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.ops.backprop_through_time import BY_HAND, tanh_

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import laws
@@ -16,8 +16,8 @@ from octavo.core import seeded_generator, select
 from octavo.decode import Beam, Greedy, Sample, beam_search, generate
 from octavo.errors import UserError
 from octavo.models.cost.parts import Part, Shape
-from octavo.models.encoder_decoder import EncoderDecoder, Sizes
-from octavo.models.seq2seq import SOURCE_SIDE, Seq2Seq, Seq2SeqConfig, seq2seq_cost
+from octavo.models.encoder_decoder import EncoderDecoder, Memory, Sizes
+from octavo.models.seq2seq import SOURCE_SIDE, CrossAttention, Seq2Seq, Seq2SeqConfig, seq2seq_cost
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, recurrent_seq2seq_cost, turned
 from octavo.ops.tracing import trace
 from octavo.tasks.pair_batches import IGNORE, PairBatch
@@ -141,6 +141,36 @@ def test_the_transformer_is_pytorchs_in_value_and_gradient() -> None:
         torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-8)
     summed = torch.zeros_like(ours.target_VD).index_add_(0, before_BT.flatten(), targets.grad.flatten(0, 1))
     torch.testing.assert_close(ours.target_VD.grad, summed, rtol=1e-8, atol=1e-8)
+
+
+def cross_attention_by_hand(layer: Any, x_BTD: Tensor, h_BSD: Tensor, length_B: list[int]) -> Tensor:
+    """Row by row and head by head: q and k at a mean square of one, softmax(q kᵀ / √K) v over the source's own."""
+    K, rows = layer.config.width // layer.config.heads, []
+    for x_TD, h_SD in ((x, h[:length]) for x, h, length in zip(x_BTD, h_BSD, length_B, strict=True)):
+        heads = []
+        for at in (slice(head * K, (head + 1) * K) for head in range(layer.config.heads)):
+            q_TK = x_TD @ layer.query_DD[at].T + layer.query_bias[at]
+            k_SK = h_SD @ layer.key_ED[at].T + layer.key_bias[at]
+            v_SK = h_SD @ layer.value_ED[at].T + layer.value_bias[at]
+            q_TK, k_SK = (one / (one.square().mean(-1, keepdim=True) + 1e-5).sqrt() for one in (q_TK, k_SK))
+            heads.append((q_TK @ k_SK.T / K**0.5).softmax(-1) @ v_SK)
+        rows.append(torch.cat(heads, -1) @ layer.out_DD.T + layer.out_bias)
+    return torch.stack(rows)
+
+
+def test_cross_attention_with_qk_norm_is_the_equation_in_value_and_gradient() -> None:
+    parts = Seq2SeqConfig(**TINY, bias=True, qk_norm=True).parts(1)
+    layer = CrossAttention(parts).double()
+    for n, parameter in enumerate(layer.parameters()):
+        parameter.data.copy_(torch.randn(parameter.shape, generator=seeded_generator(n), dtype=torch.float64))
+    x_BTD, h_BSD = (torch.randn(3, n, 16, generator=seeded_generator(n), dtype=torch.float64) for n in (5, 7))
+    lengths_B = torch.tensor([7, 4, 1])
+    found = layer(x_BTD, *layer.keys_values(h_BSD), Memory(lengths_B, ()).pattern)
+    expected = cross_attention_by_hand(layer, x_BTD, h_BSD, lengths_B.tolist())
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    ours, theirs = (torch.autograd.grad(y.square().sum(), list(layer.parameters())) for y in (found, expected))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from octavo.cost import Shape, cost_of_config
+from octavo.costs import Shape, cost_of_config
 from octavo.errors import UserError
-from octavo.inspect.views import find_view
+from octavo.inspection.views import find_view
 from octavo.io import plugins
 from octavo.models import BUILT_IN, MODELS, find_spec, language_models, load_models, preset, spec_of
 from octavo.models.bag import SPEC as BAG

@@ -33,8 +33,13 @@ def test_rows_at_a_time_cost_what_all_at_once_cost(monkeypatch: pytest.MonkeyPat
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
-def test_without_a_gradient_it_is_the_same_number() -> None:
-    h_ND, weight_VD, target_N = inputs(20)
+@pytest.mark.parametrize("rows", [1, 2, 20, 63])
+@pytest.mark.parametrize("at_once", [1, 40, 1 << 20])
+def test_without_a_gradient_rows_at_a_time_cost_the_same(
+    monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int
+) -> None:
+    monkeypatch.setattr(cross_entropy, "MAX_LOGITS", {"cpu": at_once})
+    h_ND, weight_VD, target_N = inputs(rows)
     with torch.no_grad():
         chunked, plain = (
             cross_entropy.nats(h_ND, weight_VD, target_N, IGNORE, path=path) for path in ("chunked", "plain")

@@ -10,7 +10,7 @@ import pytest
 
 import octavo
 from octavo.cli import main
-from octavo.inspect.surprisal import read
+from octavo.inspection.surprisal import read
 from octavo.scoring.bits_per_byte import score_bytes
 from octavo.tasks.corpus import held_out
 from octavo.tasks.language_page import annotate

@@ -14,9 +14,9 @@ from playwright.sync_api import expect
 from starlette.testclient import TestClient
 
 import octavo
-from octavo.inspect.attention_maps import attention_over
-from octavo.inspect.inspection import tokens_of
-from octavo.inspect.surprisal import surprises
+from octavo.inspection.attention_maps import attention_over
+from octavo.inspection.inspection import tokens_of
+from octavo.inspection.surprisal import surprises
 from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks.run import Run, load
 from octavo.text import text_in_memory

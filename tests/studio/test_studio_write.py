@@ -21,8 +21,8 @@ from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample, beam_search, stream
 from octavo.decode.annotated import prepare
 from octavo.decode.greedy import without_begin
-from octavo.inspect.inspection import tokens_of
-from octavo.inspect.surprisal import read
+from octavo.inspection.inspection import tokens_of
+from octavo.inspection.surprisal import read
 from octavo.tasks.run import Run, load
 from studio_place import client, make_runs, opened, served
 

@@ -20,8 +20,7 @@ import octavo
 from flop_counter import flop_counter
 from image_files import idx_folder, stripes, write_idx
 from octavo.core import seeded_generator
-from octavo.cost import Shape, cost_of_config
-from octavo.datasets import images as data
+from octavo.costs import Shape, cost_of_config
 from octavo.datasets.images import Images, held_out, open_images, shifted
 from octavo.errors import Stopped, UserError
 from octavo.models.vit import Channels, DaVit, DaVitConfig, Vit, VitConfig, side_of_patch
@@ -177,6 +176,16 @@ def test_a_global_token_sees_all_and_carries_it_to_everyone_in_two_layers() -> N
         model = model_of(config=VitConfig(**SMALL, attention=pattern))  # type: ignore[arg-type]
         change = (model.read(far) - model.read(torch.zeros_like(far)))[0, model.config.tokens]
         assert bool(change.abs().max() > 1e-9) is arrives
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_mean_is_over_the_patches_and_leaves_a_global_token_out(pattern: Any) -> None:
+    model = model_of(config=VitConfig(**SMALL, attention=pattern, pool="mean", patch=2))
+    x_BCHW = torch.randn(2, 1, 8, 8, generator=seeded_generator(3)).double()
+    h_BTD = model.norm(model.read(x_BCHW))
+    patches = 16  # of 2 x 2 pixels
+    assert h_BTD.shape[1] == patches + (pattern == "global")
+    torch.testing.assert_close(model.encode(x_BCHW), h_BTD[:, -patches:].sum(1) / patches, rtol=1e-12, atol=1e-12)
 
 
 def test_without_positions_the_order_of_the_patches_does_not_matter() -> None:
@@ -570,10 +579,9 @@ def test_the_command_line_trains_measures_and_looks(
     assert "lying" in capsys.readouterr().out
 
 
+@pytest.mark.data("digits", "mnist5k")
 @pytest.mark.parametrize(("name", "train", "test"), [("digits", 1442, 355), ("mnist5k", 4000, 1000)])
 def test_the_named_images_are_what_they_say(name: str, train: int, test: int) -> None:
-    if data.sources.where(name) is None:
-        pytest.skip(f"needs data: {name} is not here; fetch it with: octavo data get {name}")
     images: Images = open_images(name)
     assert (len(images.train_N), len(images.test_N)) == (train, test)
     assert int(images.train_NCHW.max()) == 255

@@ -23,7 +23,6 @@ import transformers
 import octavo
 from octavo.cli import main
 from octavo.core import seeded_generator
-from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
 from octavo.exchange.bert import read_bert, write_bert
 from octavo.models.bert import Bert, BertConfig, bert_cost
@@ -151,9 +150,8 @@ def test_gradients_are_those_of_transformers(tokenizer: WordPiece, tmp_path: Pat
         torch.testing.assert_close(ours[name].grad, other.grad, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.data("minilm")
 def test_minilm_gives_the_hidden_states_and_sentence_vectors_of_transformers() -> None:
-    if sources.where("minilm") is None:
-        pytest.skip("needs MiniLM: get it with octavo data get minilm")
     ours = load_encoder("minilm")
     theirs: Any = transformers.BertModel.from_pretrained(str(ours.path)).eval()
     texts = ["The cat sat on the mat.", "A feline was resting on a rug, quite happily and for a long while.", "Rain!"]
@@ -172,6 +170,28 @@ def test_minilm_gives_the_hidden_states_and_sentence_vectors_of_transformers() -
     torch.testing.assert_close(ours.encode(texts), mean_BD, rtol=0, atol=1e-4)
     cat, feline, rain = ours.encode(texts)
     assert cat @ feline > cat @ rain + 0.2
+
+
+def test_an_untied_bert_trained_by_transformers_keeps_the_bias_that_was_trained(
+    tokenizer: WordPiece, tmp_path: Path
+) -> None:
+    write_bert(random_bert(replace(SMALL, tasks=("words",), tied=False)), tokenizer, tmp_path / "hf")
+    theirs: Any = transformers.BertForMaskedLM.from_pretrained(tmp_path / "hf").train()
+    x_BT = torch.randint(5, 120, (2, 7), generator=seeded_generator(1))
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.5)
+    theirs(x_BT, labels=x_BT).loss.backward()
+    optimizer.step()
+    head = theirs.cls.predictions
+    assert (head.bias - head.decoder.bias).abs().max() > 0.01  # only the second has a gradient
+    theirs.eval().save_pretrained(tmp_path / "hf")
+    model, _, _ = read_bert(tmp_path / "hf")
+    assert not model.config.tied
+    expected = theirs.double()(x_BT).logits
+    torch.testing.assert_close(model.double().word_logits(model.encode(x_BT)), expected, rtol=0, atol=1e-11)
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    with pytest.raises(UserError, match=r"set tie_word_embeddings in config\.json to false"):
+        read_bert(tmp_path / "hf")
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -33,10 +33,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, model, settings in (
         ("bag", "bag", {}), ("kn3", "ngram", {"order": 3}), ("kn2", "ngram", {"order": 2}),
         ("char", "ngram", {"order": 3, "tokenizer": "char"}), ("word", "ngram", {"order": 2, "tokenizer": "word"}),
-        ("bpe", "ngram", {"order": 2, "tokenizer": "bpe", "size": 300}),
+        ("bpe", "ngram", {"order": 2, "tokenizer": "bpe", "vocab_size": 300}),
         ("lines", "ngram", {"order": 3, "sentences": True}),
         ("bigram", "bigram", {"dim": 4, "hidden": 4, "steps": 20}),
-        ("gru", "gru", {"width": 8, "layers": 1, "batch": 4, "budget": "3steps", "device": "cpu"}),
+        ("gru", "gru", {"width": 8, "layers": 1, "batch_size": 4, "budget": "3steps", "device": "cpu"}),
     ):  # fmt: skip
         octavo.train(model, folder / "text.txt", out=folder / name, **settings)
     octavo.train("mix", folder / "text.txt", parts=[folder / "kn3", folder / "bag"], out=folder / "mix")

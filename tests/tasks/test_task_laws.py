@@ -184,10 +184,8 @@ def test_a_foreign_or_damaged_folder_is_refused(
         octavo.load(run)
 
 
-@pytest.mark.parametrize("task", SETTINGS)
+@pytest.mark.parametrize("task", sorted(SETTINGS.keys() - {"facts"}))  # whose people are made up: nothing can change
 def test_data_that_have_changed_are_refused(task: str, data: Path, tmp_path: Path) -> None:
-    if task == "facts":
-        pytest.skip("made-up people do not change")
     other = Path(shutil.copytree(data, tmp_path / "data"))
     train(task, other, tmp_path / "run")
     for file in (other / "text.txt", other / "pairs.tsv", other / "moods.tsv"):
@@ -211,11 +209,11 @@ def test_a_finished_run_stays_until_the_one_in_its_place_is_finished(
 
     monkeypatch.setattr(Loop, "step", lambda loop, spent: fails(loop, spent, 0, RuntimeError("a broken model")))
     with pytest.raises(RuntimeError):
-        train(task, data, run, seed=5)
+        train(task, data, run, seed=5, force=True)
     torch.testing.assert_close(octavo.load(run).model.state_dict(), weights, rtol=0, atol=0)  # nothing was learnt
     monkeypatch.setattr(Loop, "step", lambda loop, spent: fails(loop, spent, 3, KilledError()))
     with pytest.raises(KilledError):
-        train(task, data, run, seed=5)
+        train(task, data, run, seed=5, force=True)
     monkeypatch.undo()
     before = tmp_path / "run.before"
     torch.testing.assert_close(octavo.load(before).model.state_dict(), weights, rtol=0, atol=0)

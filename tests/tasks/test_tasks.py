@@ -11,10 +11,14 @@ import pytest
 import octavo
 from image_files import idx_folder
 from octavo.cli import main
-from octavo.cost import Shape, cost_of_config
+from octavo.costs import Shape, cost_of_config
 from octavo.datasets.labels import Labelled
 from octavo.errors import UserError
+from octavo.io.run_folder import read_record
 from octavo.models.encoder_decoder import Sizes
+from octavo.studio import ModelCache, Studio
+from octavo.studio.routes.runs import RunRows
+from octavo.tasks import run_rows
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.images import ImageRun
@@ -28,8 +32,16 @@ SMALL: dict[str, dict[str, Any]] = {
     "davit": {"width": 8, "layers": 2, "heads": 2, "budget": "2steps"},
     "seq2seq": {"width": 16, "layers": 1, "heads": 2, "tokenizer": "char", "budget": "2steps"},
     "seq2seq-recurrent": {"width": 8, "tokenizer": "char", "budget": "2steps"},
-    "bert": {"width": 16, "layers": 1, "heads": 2, "context": 32, "batch": 4, "size": 300, "budget": "2steps"},
-    "facts": {"width": 16, "layers": 1, "heads": 2, "pretrain_passes": 1, "passes": 1},
+    "bert": {
+        "width": 16,
+        "layers": 1,
+        "heads": 2,
+        "context": 32,
+        "batch_size": 4,
+        "vocab_size": 300,
+        "budget": "2steps",
+    },
+    "facts": {"width": 16, "layers": 1, "heads": 2, "pretrain_epochs": 1, "epochs": 1},
 }
 KINDS = {"vit": ImageRun, "davit": ImageRun, "seq2seq": Translator, "seq2seq-recurrent": Translator, "bert": Encoder,
          "facts": Run}  # fmt: skip
@@ -95,12 +107,63 @@ def test_list_shows_each_run_by_the_figure_of_its_task(folder: Path, capsys: pyt
     assert set(listed["bert"]["figures"]) == {"masked words right"}
     assert next(iter(listed)) == "bag"  # what is measured in bits comes first
     assert main(["list", str(folder / "runs")]) == 0
-    lines = {Path(line.split()[0]).name: line for line in capsys.readouterr().out.splitlines()[2:]}
+    out = capsys.readouterr().out.splitlines()
+    lines = {Path(line.split()[0]).name: line for line in out if line}
     assert "100.0% right" in lines["linear"]
-    assert "films.tsv" in lines["linear"]
+    assert any(line.startswith("films.tsv (") for line in out)
     assert f"{listed['bag']['result']['bits_per_byte']:.4f} bits/byte" in lines["bag"]
     assert f"{bleu:.1f} target BLEU" in lines["seq2seq"]
-    assert "stripes" in lines["davit"]
+    assert any(line.startswith("stripes (") for line in out)
+
+
+def test_runs_are_listed_by_the_text_they_were_measured_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = folder / "other.txt"
+    other.write_text(TEXT.replace("owl", "cat"), encoding="utf-8")
+    names = {"bag-a": folder / "text.txt", "kn-a": folder / "text.txt", "bag-b": other, "kn-b": other}
+    for name, source in names.items():
+        octavo.train("bag" if "bag" in name else "ngram", source, out=folder / "texts" / name)
+    assert main(["list", str(folder / "texts"), "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [Path(one["run"]).name for one in listed] == ["kn-b", "bag-b", "kn-a", "bag-a"]  # other.txt, text.txt
+    texts = [one["text"] for one in listed]
+    assert texts[0] == texts[1] != texts[2] == texts[3]
+    assert texts[0]["sha256"] == listed[0]["corpus"]["valid"]["sha256"]
+    assert texts[0]["bytes"] == listed[0]["result"]["bytes"]
+    assert main(["list", str(folder / "texts")]) == 0
+    out = capsys.readouterr().out
+    assert out.index("other.txt, ") < out.index("kn-b") < out.index("bag-b") < out.index("text.txt, ")
+    assert out.index("text.txt, ") < out.index("kn-a") < out.index("bag-a")
+    shown = Studio(ModelCache(folder / "texts", device="cpu"))
+    try:
+        rows = {row["run"]: row["text"] for row in RunRows(shown).all()}
+    finally:
+        shown.close()
+    assert rows["kn-a"] == rows["bag-a"] != rows["kn-b"] == rows["bag-b"]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(list(words)) == 0
+    return capsys.readouterr().out
+
+
+def test_every_output_gives_one_count_of_parameters(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of other tasks than language modelling, whose models the comparison's test counts."""
+    for name in (*SMALL, "linear"):
+        path = folder / "runs" / name
+        run: Any = octavo.load(path)
+        count = sum(weight.numel() for weight in run.model.parameters())
+        words = f"{count:,}"
+        assert run_rows.parameters_of(read_record(path), path) == count
+        if name != "bert":  # which shows a text only
+            assert json.loads(printed(capsys, "inspect", str(path), "--json"))["parameters"] == count
+            assert f"parameters     {words}\n" in printed(capsys, "inspect", str(path))
+        if name in ("vit", "davit", "seq2seq", "seq2seq-recurrent", "facts"):
+            cost = json.loads(printed(capsys, "cost", str(path), "--no-measure", "--json"))
+            assert cost["parameters"] == count
+        if name != "linear":
+            assert words in (path / "report.html").read_text(encoding="utf-8") or name in ("bert", "facts")
+    listed = printed(capsys, "list", str(folder / "runs"))
+    assert all(f"{one['parameters']:,}" in listed for one in map(read_record, (folder / "runs").iterdir()))
 
 
 @pytest.mark.parametrize("result", ["3", '{"languages": {"de": 1}}', '{"accuracy": "high"}', '{"languages": []}'])

@@ -234,7 +234,7 @@ def test_data_bin_refuses_what_does_not_fit_and_keeps_what_was_there(
     text.write_bytes(SAMPLE)
     path = beside(tmp_path, Byte(), list(b"old"))
     save_tokenizer(Bpe(ALL["bpe"].to_json()["tokenizer"], size=70_000), large)
-    assert main(["data", "bin", str(text), "--tokenizer", str(large), "--out", str(tmp_path)]) == 2
+    assert main(["data", "bin", str(text), "--tokenizer", str(large), "--out", str(tmp_path), "--force"]) == 2
     assert "at most 65,536 ids" in capsys.readouterr().err
     assert open_text(path).read() == b"old"
 

@@ -13,13 +13,16 @@ import numpy as np
 import pytest
 import torch
 
+import octavo
+from octavo.cli import main
 from octavo.cli.vectors import run_vectors
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.inspect.word_similarity import ANALOGIES, SIMILARITIES, Compass, check, spearman
-from octavo.text import Word, text_in_memory
+from octavo.inspection.word_similarity import ANALOGIES, SIMILARITIES, WordVectors, check, spearman
+from octavo.scoring.bits_per_byte import OTHER_TEXT
+from octavo.text import Word, open_corpus, open_text, text_in_memory
 from octavo.text.chunks import Chunk
-from octavo.text.word_vectors import Vectors, match_vectors, read_vectors, word_of, write_vectors
+from octavo.text.word_vectors import Vectors, match_vectors, read_origin, read_vectors, word_of, write_vectors
 from octavo.training import glove
 from octavo.training.glove import (
     BREAK,
@@ -257,7 +260,7 @@ def test_words_of_one_cluster_are_nearer_each_other_than_those_of_another() -> N
     vectors, result = train_glove(
         text_in_memory(clusters()).chunks(), config, 1, lambda row: losses.append(row["loss"])
     )
-    compass = Compass(vectors)
+    compass = WordVectors(vectors)
     for words in (("sun", "rain", "wind", "snow", "storm"), ("bread", "cheese", "wine", "soup", "cake")):
         for word in words:
             assert {near for near, _ in compass.nearest(word, 4)} == set(words) - {word}
@@ -308,20 +311,20 @@ def square() -> Vectors:
 
 
 def test_neighbours_come_by_cosine() -> None:
-    found = Compass(square()).nearest("Man", 2)
+    found = WordVectors(square()).nearest("Man", 2)
     assert [word for word, _ in found] == ["woman", "king"]
     assert [cosine for _, cosine in found] == pytest.approx([2 / math.sqrt(6), 1 / math.sqrt(2)], rel=1e-6)
-    assert len(Compass(square()).nearest("man", 99)) == 4
+    assert len(WordVectors(square()).nearest("man", 99)) == 4
 
 
 def test_an_analogy_leaves_its_own_words_out() -> None:
-    assert Compass(square()).analogy("man", "woman", "king", 1)[0][0] == "queen"
+    assert WordVectors(square()).analogy("man", "woman", "king", 1)[0][0] == "queen"
     with pytest.raises(UserError, match="there is no vector for 'duke' among 5 words"):
-        Compass(square()).analogy("man", "woman", "duke")
+        WordVectors(square()).analogy("man", "woman", "duke")
 
 
 def test_the_check_counts_only_what_has_vectors() -> None:
-    result = check(Compass(square()))
+    result = check(WordVectors(square()))
     assert result["analogies"]["family"] == {"right": 2, "asked": 2, "of": 42}
     assert result["analogies"]["plural"]["asked"] == 0
     assert result["similarity"] == {"pairs": 2, "of": len(SIMILARITIES), "spearman": None}
@@ -381,3 +384,65 @@ def test_mistakes_are_refused_before_the_work(tmp_path: Path, argv: list[str], c
 def test_help_names_the_ways_of_use(capsys: pytest.CaptureFixture[str]) -> None:
     run_vectors([])
     assert "octavo vectors near FILE WORD..." in capsys.readouterr().out
+
+
+# The text that they were learnt from
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a text whose last tenth has words of its own, and vectors of its training part and of all of it."""
+    folder = tmp_path_factory.mktemp("learnt")
+    (folder / "text.txt").write_bytes(clusters() * 9 + b"unseen moon " * (len(clusters()) // 12))
+    for name, more in (("part", []), ("whole", ["--whole-text"])):
+        where = ["--out", str(folder / f"{name}.txt")]
+        run_vectors([str(folder / "text.txt"), *where, "--dim", "4", "--epochs", "1", *more])
+    return folder
+
+
+def test_vectors_come_from_the_training_part_unless_the_whole_text_is_asked_for(learnt: Path) -> None:
+    part, whole = (read_vectors(learnt / f"{name}.txt").words for name in ("part", "whole"))
+    assert "moon" not in part
+    assert set(whole) - set(part) == {"unseen", "moon"}
+    train = open_corpus(learnt / "text.txt").train
+    assert read_origin(learnt / "part.txt").text_sha256 == train.sha256
+    assert read_origin(learnt / "whole.txt").text_sha256 == open_text(learnt / "text.txt").sha256
+
+
+def test_a_file_that_changed_has_no_known_text(learnt: Path, tmp_path: Path) -> None:
+    for name in ("part.txt", "part.txt.json"):
+        (tmp_path / name).write_bytes((learnt / name).read_bytes())
+    assert read_origin(tmp_path / "part.txt").text_sha256
+    (tmp_path / "part.txt").write_text(PLAIN)
+    assert read_origin(tmp_path / "part.txt").text_sha256 == ""
+    for foreign in ("[]", "{}", "no JSON", '{"vectors_sha256": 1}'):
+        (tmp_path / "part.txt.json").write_text(foreign)
+        assert read_origin(tmp_path / "part.txt").text_sha256 == ""
+
+
+def bigram(learnt: Path, vectors: str, out: Path) -> octavo.Run:
+    settings = {"tokenizer": "word", "dim": 4, "hidden": 4, "steps": 2}
+    octavo.train("bigram", learnt / "text.txt", vectors=vectors, out=out, **settings)
+    return octavo.load(out)
+
+
+def test_a_run_is_labelled_where_its_vectors_saw_other_text_than_its_training_part(
+    learnt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, part = bigram(learnt, "", tmp_path / "plain"), bigram(learnt, str(learnt / "part.txt"), tmp_path / "part")
+    assert [run.record["result"]["label"] for run in (plain, part)] == ["", ""]
+    whole = bigram(learnt, str(learnt / "whole.txt"), tmp_path / "whole")
+    assert whole.record["other_text"] == [f"vectors {learnt / 'whole.txt'}"]
+    assert whole.record["result"]["label"] == OTHER_TEXT
+    assert OTHER_TEXT in whole.summary()
+    assert octavo.evaluate(whole, "the sun").label == OTHER_TEXT
+    page = (tmp_path / "whole" / "report.html").read_text()
+    assert "used other text than the training part" in page
+    assert "used other text" not in (tmp_path / "part" / "report.html").read_text()
+    main(["list", str(tmp_path)])
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert [OTHER_TEXT in rows[str(tmp_path / name)] for name in ("plain", "part", "whole")] == [False, False, True]
+    octavo.train(
+        "mix", learnt / "text.txt", parts=[str(tmp_path / "part"), str(tmp_path / "whole")], out=tmp_path / "mix"
+    )
+    assert octavo.load(tmp_path / "mix").record["result"]["label"] == OTHER_TEXT

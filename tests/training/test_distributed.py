@@ -40,6 +40,7 @@ def folder(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs by one process, by two, and by one after the other."""
     folder = tmp_path_factory.mktemp("runs")
     octavo.train("gru", text, out=folder / "one", **SETTINGS)
+    octavo.train("gru", text, out=folder / "one-dropped", **SETTINGS, dropout=0.3)
     octavo.train("lstm", text, out=folder / "even", **SETTINGS)
     octavo.train("gpt", text, out=folder / "one-gpt", **SETTINGS, **GPT)
     for optimizer in ("adamw", "muon"):
@@ -67,6 +68,11 @@ def losses(run: Path) -> list[float]:
     return [row["loss"] for row in rows if "loss" in row]
 
 
+def gradient_norms(run: Path) -> list[float]:
+    rows = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    return [row["gradient_norm"] for row in rows if "gradient_norm" in row]
+
+
 def held_out(run: Path) -> list[float]:
     rows = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     return [row["held_out_bits_per_byte"] for row in rows if "held_out_bits_per_byte" in row]
@@ -85,6 +91,16 @@ def test_two_processes_have_the_losses_of_one_at_the_same_batch(
     assert len(losses(folder / several)) == 20
     assert losses(folder / several) == pytest.approx(losses(folder / one), rel=close)
     assert held_out(folder / several) == pytest.approx(held_out(folder / one), rel=close)
+    # Adam and Muon hide the gradient's scale, its norm and so the clipping do not.
+    assert gradient_norms(folder / several)[0] == pytest.approx(gradient_norms(folder / one)[0], rel=1e-5)
+    assert gradient_norms(folder / several) == pytest.approx(gradient_norms(folder / one), rel=20 * close)
+
+
+def test_with_dropout_every_process_draws_for_its_own_rows(folder: Path) -> None:
+    one, two = losses(folder / "one-dropped"), losses(folder / "two-dropped")
+    assert two[0] != pytest.approx(one[0], rel=1e-6)  # docs/training.md says so
+    assert two == pytest.approx(one, rel=0.1)
+    assert losses(folder / "two-dropped-again") == two
 
 
 @pytest.mark.parametrize("name", ["two", "pieces", "shards-adamw", "shards-muon", "two-gpt", "shards-gpt"])
@@ -158,6 +174,14 @@ def test_a_batch_that_the_processes_do_not_divide_is_refused_by_all_of_them(text
     assert "octavo: the processes must divide the batch: batch_size=5, processes=2; try --batch-size 4" in done.stderr
     assert "exitcode  : 2 " in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_dropout_draws_other_numbers_in_every_step_and_process() -> None:
+    teams = [Team(rank, 4, torch.device("cpu")) for rank in range(4)]
+    seeds = {(seed, step, team.rank): team.step_seed(seed, step) for team in teams for seed in (0, 1, 7)
+             for step in range(300)}  # fmt: skip
+    assert len(set(seeds.values())) == len(seeds)
+    assert all(0 <= value < 1 << 63 for value in (*seeds.values(), teams[3].step_seed(1 << 62, 5)))
 
 
 def test_rows_are_shared_out_in_order_and_each_once() -> None:

@@ -481,7 +481,7 @@ def test_a_finished_run_is_lost_only_when_the_one_in_its_place_is_finished(
     weights = train("gru", text, run, seed=1).model.state_dict()
     killed_at(5)
     with pytest.raises(KilledError):
-        train("gru", text, run, seed=2)
+        train("gru", text, run, seed=2, force=True)
     torch.testing.assert_close(octavo.load(aside).model.state_dict(), weights, rtol=0, atol=0)
     octavo.resume(run, measure=False)
     assert not aside.exists()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from octavo import __version__
-from octavo.errors import Stopped, UserError, did_you_mean
+from octavo.cli.help import asked_for, show_help
+from octavo.cli.verbosity import take_verbosity, with_verbosity
+from octavo.errors import EncodingError, Stopped, UserError, did_you_mean
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
 # a module with ACTIONS, one of which the first word names. It is imported when its verb is called.
@@ -37,12 +42,16 @@ VERBS: dict[str, tuple[str, str]] = {
     "scale": ("scale.run_scale", "scaling laws: the loss as the text grows, and where a model overtakes an n-gram"),
     "domains": ("domains.domains", "compare models on two domains, and see which words cost more"),
     "studio": ("studio.studio", "open the models of a folder in the browser"),
+    "completion": ("completion.completion", "write a script that completes octavo's words in bash, zsh or fish"),
     "exercises": ("exercises", "textbook exercises with checked answers; grade students' answers"),
 }
 
+USAGE_ALONE = (["data"], ["train"], ["classify"], ["cost"], ["scale"], ["exercises"])  # which alone show their usage
 USAGE = """octavo: every sequence model in the book, on one scale
 
-usage: octavo VERB ...        octavo VERB --help shows flags and an example
+usage: octavo VERB ...        octavo help VERB (or octavo VERB --help) shows flags and an example
+
+every verb takes --quiet, --verbose and --help; those that print a result, --json
 
 {verbs}
 
@@ -59,14 +68,23 @@ def main(args: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if args is None else args)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name, say, need not be UTF-8
+    verbose = False
     try:
-        code = _run(argv)
+        argv, quiet, verbose = take_verbosity(argv)
+        with with_verbosity(quiet, verbose):
+            code = _run(argv)
         sys.stdout.flush()  # while a full disk or a closed pipe can still be reported
         return code
     except SystemExit as stop:  # tyro has shown help, or what is wrong with the flags
         return stop.code if isinstance(stop.code, int) else 0
+    except EncodingError as error:
+        words = [*argv, "--encoding", error.guess] if error.guess and "--encoding" not in argv else []
+        _print_error(f"{error.problem}; try: octavo {shlex.join(words)}" if words else _in_flags(str(error)))
+        return 2
     except UserError as error:
-        _print_error(str(error))
+        if verbose:
+            traceback.print_exc()
+        _print_error(_in_flags(str(error)))
         return 2
     except Stopped as stop:
         print(f"octavo: {stop}", file=sys.stderr)
@@ -90,6 +108,11 @@ def main(args: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _in_flags(message: str) -> str:
+    """A message about the reading of a text, which speaks of Python's arguments, with the flags of the same names."""
+    return re.sub(r"\b(encoding|errors)='?([\w-]+)'?", r"--\1 \2", message)
+
+
 def _print_error(message: str) -> None:
     print("octavo: " + " ".join(message.splitlines()), file=sys.stderr)
 
@@ -102,7 +125,24 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _run_named(word: str) -> str:
+    """A word of the command; a row of a comparison, which may be named where a run is, as the folder of its run."""
+    if word.startswith("-") or not ("/" in word or os.sep in word):
+        return word
+    from octavo.io.run_folder import find_run
+
+    found = find_run(word)
+    return word if found == Path(word) else str(found)
+
+
 def _run(argv: list[str]) -> int:
+    words = argv if argv in USAGE_ALONE else asked_for(argv)
+    if words and words[0] in VERBS:
+        if show_help(words):
+            return 0
+        argv = [*words, "--help"]
+    elif words:
+        argv = words
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(USAGE.format(verbs="\n".join(f"  {verb:<12}{what}" for verb, (_, what) in VERBS.items())), end="")
         return 0
@@ -113,7 +153,8 @@ def _run(argv: list[str]) -> int:
         raise UserError(f"there is no verb {argv[0]!r}; {did_you_mean(argv[0], VERBS, 'see octavo --help')}")
     from octavo.cli.verbs import run_verb
 
-    run_verb(argv[0], argv[1:])
+    words = [_run_named(word) for word in argv[1:]]
+    run_verb(argv[0], words)
     return 0
 
 

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath
+from octavo.cli.flags import Encoding, RunPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.questions import read_questions
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 from octavo.scoring.metrics import answered, exact_match
 from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
 from octavo.tasks.answering import learn as learn_pairs
@@ -51,6 +52,7 @@ def answer(
     table: str = "",
     columns: tuple[str, ...] = (),
     device: str = "auto",
+    encoding: Encoding = UTF8,
     json: bool = False,
 ) -> None:
     """Answer a question, or say that the answer is not known: the model where it is sure, then a file of facts, then
@@ -85,7 +87,7 @@ def answer(
     rules = Rules(threshold, stored, _asked if ask and sys.stdin.isatty() and not json else None, beam)
     if file is not None:
         oracle.model.to(pick_device(device))
-        _answer_file(oracle, rules, Path(file), json)
+        _answer_file(oracle, rules, Path(file), encoding, json)
         return
     (reply,) = replies_to(oracle, [question], rules)
     print_json(reply.to_json()) if json else _print_reply(reply, stored, threshold)
@@ -113,9 +115,9 @@ def _print_reply(reply: Reply, facts: Facts | None, threshold: float) -> None:
     note(*(f"  or {text!r}: {confidence:.1%}" for text, confidence in reply.others))
 
 
-def _answer_file(oracle: FactsRun, rules: Rules, path: Path, json: bool) -> None:
+def _answer_file(oracle: FactsRun, rules: Rules, path: Path, encoding: str, json: bool) -> None:
     """One line a question; where right answers are given, how many the model knew."""
-    asked = read_questions(path)
+    asked = read_questions(path, encoding)
     if not asked:
         raise UserError(f"there are no questions in {path}: each stands on a line of its own")
     replies = replies_to(oracle, [question for question, _ in asked], replace(rules, ask=None))

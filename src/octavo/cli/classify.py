@@ -11,14 +11,15 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import InFile, run_action, run_command
+from octavo.cli.flags import InFile, MaybeNewPath, run_action, run_command
 from octavo.cli.output import Output, note, print_json, print_table, write_page
 from octavo.cli.train import train_command
 from octavo.datasets.labels import Labelled, LabelledConfig, read_texts
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.tasks.classification import TASK, held_out_examples
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import Classifier
+from octavo.tasks.predictions import classify as classify_texts
 from octavo.tasks.run_page import flags_of
 from octavo.tasks.trained_run import models_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
@@ -57,7 +58,8 @@ def run_classify(argv: list[str]) -> None:
         print(usage, end="")
         return
     if argv[1] not in MODELS:
-        raise UserError(f"there is no classifier {argv[1]!r}; classifiers are {', '.join(models_of(TASK.name))}")
+        advice = did_you_mean(argv[1], MODELS, f"classifiers are {', '.join(models_of(TASK.name))}")
+        raise UserError(f"there is no classifier {argv[1]!r}; {advice}")
     run_command(train_command(TASK, argv[1]), f"octavo classify train {argv[1]}", argv[2:])
 
 
@@ -106,15 +108,12 @@ def predict(
         reading: Where the texts are.
         json: Print a JSON object a line, with the probability of every class.
     """
-    made = Classifier.load(run)
-    p_NC = made.probabilities(read_texts(file, reading))
+    found = classify_texts(run, read_texts(file, reading))
     if json:
-        for row in p_NC.tolist():
-            print_json(dict(zip(made.classes, row, strict=True)))
+        for one in found:
+            print_json(one.to_json())
         return
-    best = p_NC.max(1)
-    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    sys.stdout.write("".join(f"{made.classes[c]}\t{p:.4f}\n" for c, p in rows))
+    sys.stdout.write("".join(f"{one.label}\t{one.probability:.4f}\n" for one in found))
 
 
 def inspect(
@@ -123,7 +122,7 @@ def inspect(
     reading: LabelledConfig = LabelledConfig(),  # noqa: B008
     text: str | None = None,
     count: int = 5,
-    out: str | None = None,
+    out: MaybeNewPath = None,
     seed: int = 0,
 ) -> Output:
     """Its surest mistakes: what each word contributed, whether word order counts, the nearest training examples.

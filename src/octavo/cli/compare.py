@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -10,15 +11,16 @@ from pathlib import Path
 from octavo.cli.flags import Corpora
 from octavo.cli.output import Output
 from octavo.errors import UserError
-from octavo.experiments.compare.advice import DOMINATED
+from octavo.experiments.compare.advice import DOMINATED, TIE
 from octavo.experiments.compare.config import CompareConfig
+from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import Comparison
-from octavo.experiments.compare.run import compare as compare_models
+from octavo.experiments.compare.run import open_comparison
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
 
 WIDTH = 80
-NOTES = f"*: the best. -: dominated, that is, {DOMINATED}."
+NOTES = f"*: the best model. -: dominated, that is, {DOMINATED}."
 
 
 def compare(
@@ -40,40 +42,38 @@ def compare(
     """
     if not corpus:
         raise UserError("name a text to compare models on: octavo compare book.txt, or octavo compare shakespeare")
-    comparison = compare_models(list(corpus), out=out, jobs=jobs, **vars(settings))
-    assert comparison.folder is not None
-    page = comparison.folder / REPORT
-    result = comparison.to_json() | {"page": str(page)}
-    return Output(result, lambda: _print_result(comparison, page), failed=bool(comparison.failed))
+    comparing = open_comparison(list(corpus), out=out, jobs=jobs, **vars(settings))
+    comparison, page = comparing.run(), comparing.place.folder / REPORT
+    return Output(
+        lambda: comparing.prove().to_json() | {"page": str(page)},
+        lambda: _print_result(comparison, page),
+        lambda: _print_proof(comparing.prove()) if settings.prove else None,
+        failed=bool(comparison.failed),
+    )
 
 
 compare.RENAMED = {"with": "pretrained"}  # type: ignore[attr-defined]
 
 
 def _print_result(comparison: Comparison, page: Path) -> None:
-    corpus, proof = comparison.corpus, comparison.proof
+    corpus = comparison.corpus
     _say(
         "Bits per byte is what one byte of unseen text costs: 8 is the text as it is, and the better a model knows "
         f"what comes next, the fewer it needs. These learnt from {corpus['train']['bytes']:,} bytes of "
-        f"{corpus['name']} and were measured on {corpus['scored']['bytes']:,} that follow."
+        f"{corpus['name']} and were measured on {comparison.measured_part} that follow."
     )
     print()
     sys.stdout.write(table_text(comparison.rows, sys.stdout))
     print()
     interval = comparison.best.interval if comparison.best else ""
-    _say(NOTES + (f" 95 %: {interval}." if interval else ""))
+    tie = f" {TIE}." if any(row.tie for row in comparison) else ""
+    measured = f" Measured on {comparison.measured_part}." if comparison.is_part_measured else ""
+    _say(NOTES + (f" 95 %: {interval}." if interval else "") + tie + measured)
     for row in comparison:
         if row.error is not None:
             _say(f"{row.model} failed: {row.error}")
         elif row.impossible:
             _say(f"{row.model} gave probability zero to {row.impossible:,} tokens. One is enough to cost infinity.")
-    if proof is not None:
-        verdict = "restored every byte" if proof["restored"] else "DID NOT RESTORE IT"
-        print()
-        _say(
-            f"Proof: {proof['model']} claims {proof['claimed_bytes']:,.0f} bytes for the unseen text. It compressed it "
-            f"to {proof['archive_bytes']:,} bytes ({proof['difference']:+.2%}) and {verdict}."
-        )
     print()
     for sentence in comparison.advice:
         _say(sentence)
@@ -83,8 +83,14 @@ def _print_result(comparison: Comparison, page: Path) -> None:
         print("\nNext, let the best one generate, and measure a text of yours:")
         print(f"  octavo generate {run} --max-tokens 300")
         print(f"  octavo eval {run} FILE --prove")
-    print(f"\nThe page with figures, coloured text and samples: {page}")
+    print(f"\nThe page with figures, coloured text and samples: {page}", flush=True)  # the proof may take a while
+
+
+def _print_proof(comparison: Comparison) -> None:
+    print()
+    _say(f"Proof: {describe_proof(comparison.proof)}")
 
 
 def _say(text: str) -> None:
-    print(textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False))
+    width = min(WIDTH, shutil.get_terminal_size().columns)
+    print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))

@@ -1,114 +1,35 @@
-"""What octavo cost reports: parts, memory, and time on this machine and on a GPU; as text and as JSON."""
+"""What octavo cost prints: parts, memory, and time on this machine and on a GPU."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from octavo.cli.output import Output, print_table, size
-from octavo.cost import Assumptions, Cost, Machine, Part, Plan, Prediction, on_meta, roofline, training_memory
-from octavo.cost.memory import SIZE, Optimizer, Precision
-from octavo.errors import UserError
+from octavo.cli.output import print_table, size
+from octavo.costs import Assumptions, Cost, Machine, Part, Plan, Prediction
+from octavo.costs.memory import SIZE
 from octavo.experiments.table import show_amount
+from octavo.io.files import thousands
 from octavo.models import MODELS
-from octavo.models.parts.checks import check_not_negative
-from octavo.tasks.task import pick_device
-from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimizerConfig
-from octavo.training.precision import has_bfloat16
-from octavo.training.step_timing import Piece, StepTiming, time_steps
+from octavo.tasks.cost_record import FLOPS, CostReport
 
-FLOPS = ("forward", "needed", "backward")
 WORK = {"training": "training", "decoding": "decoding, 1 row"}
+COUNTED = (
+    "counted: every number that training sets, tied weights once, learned positions included; of counts, each n-gram "
+    "or token with a probability; of a mixture, its parts and weights"
+)
 BUSY = 2  # times the quickest step that the slowest takes
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the time is predicted for."""
-
-    gpu: str = "h100"
-    """t4, l4, rtx-4090, a100-80, h100 or h200: by its datasheet."""
-    optimizer: Optimizer = "muon"
-    """muon: one number remembered for each of a matrix, two for each other; adamw: two for each."""
-    measure: bool = True
-    """--no-measure leaves this machine out: a few seconds, in which steps of training are timed."""
-    utilisation: float = roofline.UTILISATION
-    """The share of a machine's peak and bandwidth that is reached where training is not timed: an assumption."""
-    precision: Precision = "bfloat16"
-    """That of products and of what is saved for the backward pass; weights are trained in float32."""
-    tokens: int = 0
-    """Tokens, images or sources to train on: says how long that takes; of an n-gram, how large its tables can be."""
-
-    def __post_init__(self) -> None:
-        roofline.named_gpu(self.gpu)
-        if not 0 < self.utilisation <= 1:
-            raise UserError(f"utilisation must be above 0 and at most 1: {self.utilisation}; try --utilisation 0.4")
-        check_not_negative("tokens", self.tokens, "try --tokens 1000000")
-
-    @property
-    def trained_in(self) -> Precision:
-        """The precision of products on this machine: half only where it has instructions for it, as when training."""
-        return "bfloat16" if self.precision == "bfloat16" and has_bfloat16(pick_device("auto")) else "float32"
-
-    def machines(self) -> list[Machine]:
-        """This machine, if it is to be measured, and the GPU."""
-        here = [roofline.measured_machine(pick_device("auto"), self.trained_in)] if self.measure else []
-        return [*here, roofline.named_gpu(self.gpu)]
-
-
-class Counted(NamedTuple):
-    """What is reported: the costs of a training step and of a token after a full context, and what can be timed."""
-
-    title: str
-    training: Cost
-    decoding: Cost | None = None
-    piece: Piece | None = None
-    notes: tuple[str, ...] = ()
-    """Lines after the parameters."""
-    extra: Mapping[str, Any] = MappingProxyType({})
-    """What JSON has beside."""
-
-
-def piece_of(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked) -> Piece:
-    """What training would run; 0 rows or tokens are what suits the model."""
-    loop = LoopConfig(batch_size=batch, sequence_length=window, precision=asked.trained_in)
-    loop = loop.suiting(on_meta(model, config, vocab))
-    return Piece(model, config, vocab, loop, OptimizerConfig(optimizer=asked.optimizer))
-
-
-def predictions(counted: Counted, asked: Asked) -> tuple[list[Prediction], StepTiming | None]:
-    """For this machine and the GPU, training first; a model without products has none. Training is timed here."""
-    training, decoding, timing = counted.training, counted.decoding, None
-    if not training.training_flops:
-        return [], None
-    machines, share = asked.machines(), asked.utilisation
-    if asked.measure and counted.piece:
-        timing = time_steps(counted.piece, machines[0].flops, pick_device("auto"))
-    found = [roofline.predict_training(training, one, share, asked.optimizer, asked.precision) for one in machines]
-    if timing:
-        found[0] = dataclasses.replace(found[0], predicted_tokens_per_second=timing.tokens_per_second, how="timed")
-    if decoding is not None:
-        found += [roofline.predict_decoding(decoding, one, share, asked.precision) for one in machines]
-    return found, timing
-
-
-def report_cost(counted: Counted, asked: Asked) -> Output:
-    """What a model costs."""
-    found, timing = predictions(counted, asked)
-    record = cost_record(counted, asked, found, timing) | dict(counted.extra)
-    return Output(record, lambda: print_cost(counted, record, found))
-
-
-def print_cost(counted: Counted, record: dict[str, Any], found: list[Prediction]) -> None:
+def print_cost(report: CostReport) -> None:
     """The parts, the memory and the times."""
-    print(f"{record['title']}: {record['parameters']:,} parameters, {describe_unit(counted.training)}")
+    counted, record, found = report.counted, report.record, report.predictions
+    bound = "at most " if record["tables_at_most"] else ""
+    parameters = f"{bound}{thousands(record['parameters'])} parameters"
+    print(f"{record['title']}: {parameters}, {describe_unit(counted.training)}")
+    print(COUNTED)
     print(*counted.notes, sep="\n", end="\n" if counted.notes else "")
     if record["table_bytes"]:
-        bound = "at most " if record["tables_at_most"] else ""
         print(f"look-up tables: {bound}{size(record['table_bytes'])}")
     if not record["parts"]:
         print("no products: a token costs look-ups only")
@@ -118,45 +39,6 @@ def print_cost(counted: Counted, record: dict[str, Any], found: list[Prediction]
     if found:
         print_bounds(found, record["unit"])
         print_times(found, record)
-
-
-def cost_record(counted: Counted, asked: Asked, found: list[Prediction], timing: StepTiming | None) -> dict[str, Any]:
-    """Everything about a cost, as JSON has it; operations of the parts are of the whole batch."""
-    cost, unit, width = counted.training, counted.training.unit, SIZE[asked.precision]
-    memory = dataclasses.asdict(training_memory(cost, asked.optimizer, asked.precision))
-    if unit != "token":
-        del memory["activations"]  # which are not counted
-    per_unit = {what: cost.total(what) / cost.units for what in FLOPS} | {"training": cost.training_flops / cost.units}
-    carried = counted.piece and counted.piece.cost()
-    if carried:
-        per_unit["training_with_past"] = carried.training_flops / carried.shape.tokens
-    mine = found[0] if found and asked.measure else None
-    return {
-        "title": counted.title, "model": cost.model, "vocab": cost.vocab, "parameters": cost.parameters,
-        "table_bytes": cost.table_bytes, "tables_at_most": cost.tables_at_most,
-        "batch": cost.shape.batch, "window": cost.shape.window, "unit": unit,
-        **({"past": carried.shape.past} if carried else {}),
-        **({} if unit == "token" else {f"tokens_per_{unit}": cost.shape.tokens // cost.units}),
-        "parts": [dataclasses.asdict(part) for part in cost.parts if part != Part(part.name)],
-        f"flops_per_{unit}": per_unit,
-        "memory": memory | {"total": sum(memory.values())},
-        "cache": {
-            "bytes_per_token": sum(c.per_token * max(width, c.least_size) for c in cost.caches),
-            "constant_bytes": cost.cache_bytes(0, width), "bytes": cost.cache_bytes(cost.shape.window, width),
-        },
-        "predicted_seconds_per_step": mine and mine.predicted_seconds_per_step,
-        f"predicted_{unit}s_per_second": mine and mine.predicted_tokens_per_second,
-        "predictions": [
-            {key.replace("token", unit): value for key, value in dataclasses.asdict(one).items()} | {
-                "bound": one.bound, "predicted_seconds_per_step": one.predicted_seconds_per_step,
-                "seconds": asked.tokens / one.predicted_tokens_per_second
-                if asked.tokens and one.work == "training" else None,
-            }
-            for one in found
-        ],
-        "timing": timing and dataclasses.asdict(timing),
-        "assumed": {key: value for key, value in dataclasses.asdict(asked).items() if key != "measure"},
-    }  # fmt: skip
 
 
 # ---------------------------------------------------------------------- as text
@@ -215,7 +97,7 @@ def print_memory(record: dict[str, Any]) -> None:
         print(f"a row carries {size(cache['constant_bytes'])}, however long it is")
 
 
-def print_bounds(found: list[Prediction], unit: str) -> None:
+def print_bounds(found: Sequence[Prediction], unit: str) -> None:
     """What each machine would have to do and hold, and what it waits for."""
     print()
     rows = [
@@ -227,7 +109,7 @@ def print_bounds(found: list[Prediction], unit: str) -> None:
     print_table(titles, rows, left=(0, 1, 6))
 
 
-def print_times(found: list[Prediction], record: dict[str, Any]) -> None:
+def print_times(found: Sequence[Prediction], record: dict[str, Any]) -> None:
     """How fast each machine can be at best, how fast it is expected to be, and how that is known."""
     print()
     assumed, timing, unit = record["assumed"], record["timing"], record["unit"]

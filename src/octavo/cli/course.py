@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.flags import MaybeNewPath, NewPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.exercises import Exercise
@@ -42,8 +43,8 @@ Folder = Annotated[Positional[str], arg(metavar="FOLDER")]
 
 
 def gradescope(
-    only: tuple[str, ...] = (), out: str = "autograder.zip", course: str | None = None, assignment: str | None = None,
-    visibility: Visibility = "visible", seed: int | None = None, text: str | None = None,
+    only: tuple[str, ...] = (), out: NewPath = "autograder.zip", course: str | None = None,
+    assignment: str | None = None, visibility: Visibility = "visible", seed: int | None = None, text: str | None = None,
     reveal: bool = False, trust: bool = False,
 ) -> None:  # fmt: skip
     """Write an autograder for Gradescope: upload the zip file under Configure Autograder.
@@ -75,7 +76,7 @@ def gradescope(
 
 
 def moodle(
-    names: Names = (), out: str = "moodle.xml", variants: int = 1, seed: int = 0, folder: str | None = None
+    names: Names = (), out: NewPath = "moodle.xml", variants: int = 1, seed: int = 0, folder: str | None = None
 ) -> None:  # fmt: skip
     """Write a question bank for Moodle (Moodle XML): numbers, formulas at a point, true or false, choices.
 
@@ -92,7 +93,7 @@ def moodle(
 
 
 def canvas(
-    names: Names = (), out: str = "canvas.zip", title: str = "Exercises", variants: int = 1, seed: int = 0,
+    names: Names = (), out: NewPath = "canvas.zip", title: str = "Exercises", variants: int = 1, seed: int = 0,
     folder: str | None = None,
 ) -> None:  # fmt: skip
     """Write a quiz for Canvas (QTI 1.2): import it under Settings, Import Course Content, QTI .zip file.
@@ -111,7 +112,7 @@ def canvas(
 
 
 def notebook(
-    names: Names = (), out: str = "notebooks", layout: Layout = "plain", folder: str | None = None
+    names: Names = (), out: NewPath = "notebooks", layout: Layout = "plain", folder: str | None = None
 ) -> None:  # fmt: skip
     """Write Jupyter notebooks, one per topic: questions, cells for answers, figures to play with; and with solutions.
 
@@ -138,7 +139,7 @@ def notebook(
 
 
 def sheet(
-    names: Names = (), out: str = "sheet.html", title: str = "Exercises", student: str | None = None,
+    names: Names = (), out: NewPath = "sheet.html", title: str = "Exercises", student: str | None = None,
     seed: int | None = None, folder: str | None = None,
 ) -> None:  # fmt: skip
     """Write the questions without answers as a page, or as a PDF if --out ends with .pdf (a browser prints it).
@@ -159,8 +160,8 @@ def sheet(
 
 
 def gradebook(
-    course: File, submissions: Folder, out: str = "gradebook.csv", manual: str | None = None, times: str | None = None,
-    json: bool = False,
+    course: File, submissions: Folder, out: NewPath = "gradebook.csv", manual: str | None = None,
+    times: str | None = None, json: bool = False,
 ) -> None:  # fmt: skip
     """Grade the assignments of a course: weights, deadlines, late policy, and the marks that were given by hand.
 
@@ -211,7 +212,7 @@ def _points(one: Mark | None) -> str:
 
 
 def leaderboard(
-    submissions: Folder, text: str, megabytes: float = 100.0, seconds: float = 120.0, out: str | None = None,
+    submissions: Folder, text: str, megabytes: float = 100.0, seconds: float = 120.0, out: MaybeNewPath = None,
     json: bool = False,
 ) -> None:  # fmt: skip
     """Rank submitted run folders by audited bits per byte on a hidden text.

@@ -10,10 +10,12 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Field
+from octavo.cli.flags import Corpora, Encoding, Field, Force
 from octavo.cli.output import Output, Table, note, size
 from octavo.datasets import sources
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
+from octavo.io.files import check_new
 
 USAGE = """usage: octavo data list | get NAME | show NAME | bin CORPUS...    (each takes --json; --help shows more)
 
@@ -87,6 +89,8 @@ def write_bins(
     valid: tuple[str, ...] = (),
     field: Field = "text",
     errors: Literal["strict", "replace", "raw"] = "strict",
+    encoding: Encoding = UTF8,
+    force: Force = False,
 ) -> Output:
     """Write a text as tokens, as nanoGPT reads them: train.bin, val.bin, and tokenizer.json that says what they mean.
 
@@ -106,8 +110,10 @@ def write_bins(
     from octavo.text.token_store import TOKENIZER, check_fits, write_bin
     from octavo.text.tokenizers.registry import reads_raw_bytes
 
+    for name in ("train.bin", "val.bin"):
+        check_new(Path(out, name), force)
     errors = "raw" if reads_raw_bytes(tokenizer) and errors == "strict" else errors
-    opened = open_corpus(list(corpus), field=field, errors=errors, valid=list(valid) or None)
+    opened = open_corpus(list(corpus), field=field, errors=errors, encoding=encoding, valid=list(valid) or None)
     note(*opened.notes)
     learnt = learn_tokenizer(tokenizer, opened, **({} if vocab_size is None else {"vocab_size": vocab_size}))
     check_fits(learnt)

@@ -7,7 +7,7 @@ from typing import Any
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import Output, print_table
-from octavo.inspect.doctor import Diagnosis, Finding, examine
+from octavo.inspection.doctor import Diagnosis, Finding, examine
 from octavo.tasks.api import load
 
 WIDTH = 100  # characters of a line

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.flags import Encoding
 from octavo.cli.output import Output, note, print_table
 from octavo.experiments.domains import Domains
 from octavo.experiments.domains import domains as score_domains
@@ -14,6 +15,7 @@ from octavo.experiments.domains.result import show_gap
 from octavo.experiments.domains.run import STEPS
 from octavo.experiments.domains.scoring import GROUPS, MARK, gap
 from octavo.experiments.table import table_text
+from octavo.io.encoding import UTF8
 from octavo.io.run_folder import REPORT
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
 
@@ -29,6 +31,7 @@ def domains(
     budget: str = "30s",
     seed: int = 0,
     jobs: int = 1,
+    encoding: Encoding = UTF8,
 ) -> Output:
     """Perplexity and bits per byte of models on excerpts of two texts, and which words cause the difference.
 
@@ -48,7 +51,8 @@ def domains(
         jobs: How many models to work on at a time, each in a process of its own.
     """
     found = score_domains(
-        runs, texts=texts, bytes=bytes, preprocess=preprocess, out=out, budget=budget, seed=seed, jobs=jobs
+        runs, texts=texts, bytes=bytes, preprocess=preprocess, out=out, budget=budget, seed=seed, jobs=jobs,
+        encoding=encoding,
     )  # fmt: skip
     note(*(f"{name} failed: {error}" for name, error in found.failed.items()))
     result = found.to_json() | {"page": str(found.folder / REPORT)}

@@ -9,18 +9,22 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Field, Files, RunPath, read_file
+from octavo.cli.flags import WRITTEN, Encoding, Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
-from octavo.io.files import whole_file
-from octavo.scoring.bits_per_byte import Score, score_text, total
-from octavo.scoring.range_coder import compress_bytes, decompress_bytes, prove_score
+from octavo.io.encoding import UTF8
+from octavo.io.files import thousands, whole_file
+from octavo.models import parameter_count
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
+from octavo.scoring.proof import prove_score
 from octavo.tasks import api
+from octavo.tasks.compression import compress as compress_data
+from octavo.tasks.compression import decompress as decompress_data
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 
 InPath = Annotated[Positional[str], arg(metavar="IN")]
-OutPath = Annotated[Positional[str], arg(metavar="OUT")]
+OutPath = Annotated[Positional[str], arg(metavar="OUT"), WRITTEN]
 
 
 def eval_(
@@ -29,6 +33,7 @@ def eval_(
     prove: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace", "raw"] = "strict",
+    encoding: Encoding = UTF8,
 ) -> Output:
     """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
 
@@ -43,8 +48,9 @@ def eval_(
     if loaded.unfinished:
         note(f"{run}: its training is not finished; these are its best weights so far")
     if files:
-        texts = [(name, api.open_for(loaded, name, field, errors)) for name in files]
+        texts = [(name, api.open_for(loaded, name, field, errors, encoding)) for name in files]
         label = api.label_of(loaded, errors)
+        note(*(line for _, split in texts for line in split.text.notes))
     else:
         texts = [held_out(loaded)]
         label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))
@@ -54,7 +60,9 @@ def eval_(
         prove_score(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
         for row, (_, text) in zip(rows, texts, strict=True) if prove
     ]  # fmt: skip
-    return Output(score.to_json() | ({"proof": proofs} if prove else {}), lambda: _print_score(score, proofs))
+    parameters = parameter_count(loaded.model)
+    found = score.to_json() | {"parameters": parameters} | ({"proof": proofs} if prove else {})
+    return Output(found, lambda: _print_score(score, parameters, proofs))
 
 
 def print_result(result: Mapping[str, Any]) -> None:
@@ -64,7 +72,7 @@ def print_result(result: Mapping[str, Any]) -> None:
         print(f"{impossible:,} of {tokens:,} held-out tokens have probability zero; smooth the model")
 
 
-def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
+def _print_score(score: Score, parameters: int, proofs: list[dict[str, Any]]) -> None:
     titles = ("text", "bits/byte", "bits/token", "perplexity", "tokens", "bytes", "seconds")
     rows = [
         (s.name, f"{s.bits_per_byte:.4f}", f"{s.bits_per_token:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}",
@@ -72,7 +80,9 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
         for s in (*score.rows, score)
     ]  # fmt: skip
     print_table(titles, rows)
-    print(f"policy: {score.policy}" + (f"; {score.label}: information was lost before scoring" if score.label else ""))
+    print(f"model: {thousands(parameters)} parameters")
+    lost = ": information was lost before scoring" if NOT_COMPARABLE in score.label else ""
+    print(f"policy: {score.policy}" + (f"; {score.label}{lost}" if score.label else ""))
     if score.unknown_rate is not None:
         print(f"words that the vocabulary lacks: {score.unknown_rate:.2%}")
     if score.impossible:
@@ -102,7 +112,7 @@ def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None 
         target: The archive to write.
         streams: Parallel streams of the range coder: more are faster and cost a few bytes each.
     """
-    data, archive = _rewrite(run, source, target, partial(compress_bytes, streams=streams))
+    data, archive = _rewrite(run, source, target, partial(compress_data, streams=streams))
     summary = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
     words = f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}"
     return Output(summary, words)
@@ -121,7 +131,7 @@ def decompress(run: RunPath, source: InPath, target: OutPath) -> Output:
         source: The archive.
         target: The file to write.
     """
-    archive, data = _rewrite(run, source, target, decompress_bytes)
+    archive, data = _rewrite(run, source, target, decompress_data)
     summary = {"bytes": len(data), "archive_bytes": len(archive)}
     return Output(summary, f"{len(data):,} bytes restored to {target}")
 
@@ -130,8 +140,8 @@ def _rewrite(run: str, source: str, target: str, convert: Callable[..., bytes]) 
     """The bytes of a file, and those written to another; a mistyped folder is refused before the work, not made."""
     if not Path(target).absolute().parent.is_dir():
         raise UserError(f"cannot write {target}: there is no folder {Path(target).parent}; make it first")
-    data, loaded = read_file(source), load(run)
-    converted = convert(loaded.model, loaded.tokenizer, data, loaded.identity)
+    data = read_file(source)
+    converted = convert(load(run), data)
     with whole_file(target) as file:
         file.write(converted)
     return data, converted

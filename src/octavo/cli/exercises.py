@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
@@ -15,6 +14,7 @@ from tyro.conf import Positional, arg
 
 from octavo.cli.course import COURSE_ACTIONS, variants_of
 from octavo.cli.exercises_grade import grade
+from octavo.cli.flags import NewPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.exercises import Choice, Exercise, Formula, Function, Part, Truth
@@ -240,7 +240,7 @@ def _check_json(one: CheckedExercise) -> dict[str, Any]:
 
 
 def template(
-    names: Names = (), out: str = "answers.toml", student: str | None = None, seed: int | None = None,
+    names: Names = (), out: NewPath = "answers.toml", student: str | None = None, seed: int | None = None,
     folder: str | None = None,
 ) -> None:  # fmt: skip
     """Write an empty answer file: the questions as comments, and a line for every answer.
@@ -258,14 +258,12 @@ def template(
     if out == "-":
         print(text, end="")
         return
-    if os.path.exists(out):
-        raise UserError(f"{out} exists and may contain answers; choose another --out")
     with whole_file(out) as file:
         file.write(text.encode())
     note(f"wrote {out}; fill in the answers, then: octavo exercises grade {out}")
 
 
-def book(names: Names = (), out: str = "exercises.html", quick: bool = False, folder: str | None = None) -> None:
+def book(names: Names = (), out: NewPath = "exercises.html", quick: bool = False, folder: str | None = None) -> None:
     """Write all exercises, answers, figures and evidence as one HTML page that needs no network.
 
     Example: octavo exercises book --out exercises.html
@@ -290,7 +288,7 @@ def book(names: Names = (), out: str = "exercises.html", quick: bool = False, fo
     note(f"wrote {out}")
 
 
-def figure(name: Name, out: str = "figure.html", folder: str | None = None) -> None:
+def figure(name: Name, out: NewPath = "figure.html", folder: str | None = None) -> None:
     """Write the figure of an exercise as an HTML page that needs no network.
 
     Example: octavo exercises figure score-scale --out figure.html

@@ -9,6 +9,7 @@ import os
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -16,9 +17,13 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from octavo.cli.help import HELP_FLAGS, Description, help_text
 from octavo.cli.output import Output
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
+from octavo.io.files import check_new
 
+DESCRIBED: ContextVar[list[Description] | None] = ContextVar("DESCRIBED", default=None)
+"""Where descriptions of commands go that help is asked for; None: help is printed."""
 F = TypeVar("F", bound=Callable[..., Any])
 STYLE = (OmitArgPrefixes, FlagCreatePairsOff)
 TEXTS = "A named dataset (octavo data list), a file, several, a folder, or - for standard input."
@@ -32,23 +37,75 @@ RunPath = Annotated[Positional[str], arg(metavar="RUN", help="A run folder.")]
 Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
 Device = Annotated[str, arg(help="auto, cpu or cuda.")]
 Field = Annotated[str, arg(help="JSON lines, parquet: where the text is.")]
+Force = Annotated[bool, arg(help="Replace what is there already.")]
+Encoding = Annotated[
+    str, arg(help="The encoding of the text: utf-8, latin-1, utf-16, cp1252, or any other of Python's.")
+]
 Json = Annotated[bool, arg(help="Print JSON.")]
+WRITTEN = "a file or folder that the command writes"  # what stands there is replaced only with --force
+NewPath = Annotated[str, WRITTEN]
+MaybeNewPath = Annotated[str | None, WRITTEN]
 Flags = Mapping[str, tuple[Any, str]]  # by name: the default, and the help text
 
 
 def run_command(function: Callable[..., Any], prog: str, argv: Sequence[str]) -> None:
     """Call a function with the flags that its signature and its configs ask for; renamed flags still work.
 
-    One that returns an Output has --json besides.
+    One that returns an Output has --json besides, and one that writes to a place that the user names has --force.
     """
+    function = with_force(function) if written_paths(function) else function
     function = with_json(function) if typing.get_type_hints(function).get("return") is Output else function
+    if any(word in HELP_FLAGS for word in argv):
+        _show_help(function, prog)
+        return
     tyro.cli(function, prog=prog, args=with_current_flags(argv, renamed_flags(function)), config=STYLE)
+
+
+def _show_help(function: Callable[..., Any], prog: str) -> None:
+    from octavo.cli.command_index import describe_command
+
+    described = describe_command(function, prog, STYLE)
+    if (recorded := DESCRIBED.get()) is not None:
+        recorded.append(described)
+    else:
+        print(help_text(prog.removeprefix("octavo "), described), end="")
+
+
+def written_paths(function: Callable[..., Any]) -> list[str]:
+    """The arguments that name what the function writes."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    return [name for name, hint in hints.items() if WRITTEN in getattr(hint, "__metadata__", ())]
+
+
+def with_force(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a flag --force, without which it replaces nothing."""
+    paths = written_paths(function)
+
+    def guarded(*args: Any, force: bool, **flags: Any) -> Any:
+        given = inspect.signature(function).bind(*args, **flags).arguments
+        for path in (given[name] for name in paths):
+            if path not in (None, "-"):
+                check_new(path, force)
+        return function(*args, **flags)
+
+    return with_flag(guarded, function, "force", Force)
+
+
+def with_flag(wrapper: F, function: Callable[..., Any], name: str, hint: Any) -> F:
+    """The wrapper of a function, with the function's arguments and one more flag that is off by default."""
+    functools.update_wrapper(wrapper, function)
+    del wrapper.__wrapped__  # type: ignore[attr-defined]  # or the flags would be described as the function's alone
+    hints = {**typing.get_type_hints(function, include_extras=True), name: hint}
+    parameters = [one.replace(annotation=hints[one.name]) for one in inspect.signature(function).parameters.values()]
+    flag = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=False)
+    wrapper.__signature__ = inspect.Signature([*parameters, flag])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = hints
+    return wrapper
 
 
 def with_json(function: Callable[..., Output]) -> Callable[..., None]:
     """The function with a flag --json that decides how its output is printed."""
 
-    @functools.wraps(function)
     def printed(*args: Any, json: bool, **flags: Any) -> None:
         output = function(*args, **flags)
         if int(os.environ.get("RANK", "0")):  # of several processes, the first one prints
@@ -57,12 +114,8 @@ def with_json(function: Callable[..., Output]) -> Callable[..., None]:
         if output.failed:
             raise SystemExit(1)
 
-    del printed.__wrapped__  # or the flags would be described as those of the function below
-    hints = {**typing.get_type_hints(function, include_extras=True), "json": Json, "return": None}
-    parameters = [one.replace(annotation=hints[one.name]) for one in inspect.signature(function).parameters.values()]
-    flag = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, annotation=Json, default=False)
-    printed.__signature__ = inspect.Signature([*parameters, flag])  # type: ignore[attr-defined]
-    printed.__annotations__ = hints
+    with_flag(printed, function, "json", Json)
+    printed.__annotations__ |= {"return": None}
     return printed
 
 
@@ -72,7 +125,8 @@ def run_action(verb: str, usage: str, actions: Mapping[str, Callable[..., Any]],
         print(usage, end="")
         return
     if argv[0] not in actions:
-        raise UserError(f"there is no action {argv[0]!r}; the actions of octavo {verb} are {', '.join(actions)}")
+        advice = did_you_mean(argv[0], actions, f"the actions of octavo {verb} are {', '.join(actions)}")
+        raise UserError(f"there is no action {argv[0]!r}; {advice}")
     run_command(actions[argv[0]], f"octavo {verb} {argv[0]}", argv[1:])
 
 

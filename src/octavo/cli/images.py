@@ -7,10 +7,12 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.classify import print_result as print_result
-from octavo.cli.flags import RunPath
-from octavo.cli.inspect import describe_run
-from octavo.cli.output import Output, print_table, rounded, write_page
+from octavo.cli.flags import MaybeNewPath, RunPath
+from octavo.cli.inspect import show_description
+from octavo.cli.output import Output, print_table, write_page
+from octavo.config import rounded
 from octavo.errors import UserError
+from octavo.inspection.api import describe_run
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.images import ImageRun, evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
@@ -32,7 +34,7 @@ def eval_(run: RunPath, images: ImageSource = "") -> Output:
     return Output(result | {"wrong": [list(one) for one in measured.wrong]}, lambda: print_result(result))
 
 
-def inspect(run: RunPath, image: str | None = None, out: str | None = None) -> Output:
+def inspect(run: RunPath, image: str | None = None, out: MaybeNewPath = None) -> Output:
     """What a run is; with --image, what it makes of one image and where its heads look.
 
     Example: octavo inspect runs/vit --image 0 --out look.html
@@ -45,7 +47,7 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None) -> O
     if image is None:
         if out is not None:
             raise UserError("there must be an image to draw with --out; add --image 0, or a picture file")
-        return describe_run(loaded)
+        return show_description(describe_run(loaded))
     name, x_CHW, truth = picture_of(loaded, image)
     attention = attend_to_image(loaded, x_CHW)
     if out is not None:

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.output import Output, note, print_table, rounded, write_page
+from octavo.cli.flags import MaybeNewPath
+from octavo.cli.output import Output, note, print_table, write_page
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import heads_of
-from octavo.inspect.attention_maps import in_words as heads_in_words
-from octavo.inspect.attention_page import depth_table, heads_table
-from octavo.inspect.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
-from octavo.inspect.inspection import Inspection, has_inspection, inspect_run
-from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
-from octavo.inspect.surprisal import Surprise, surprises
-from octavo.io.run_folder import SAMPLES
+from octavo.inspection.api import (
+    RunDescription,
+    TextInspection,
+    describe_run,
+    inspect_text,
+    inspections_json,
+)
+from octavo.inspection.attention_maps import in_words as heads_in_words
+from octavo.inspection.attention_page import depth_table, heads_table
+from octavo.inspection.gradient_flow import SHORTEST
+from octavo.inspection.inspection import Inspection, has_inspection, inspect_run
+from octavo.inspection.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
 from octavo.models import name_of, spec_of
-from octavo.tasks.run import Run, load
+from octavo.tasks.run import load
 from octavo.tasks.task import find_task
-from octavo.text.preprocess import apply
 
-RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
-SHOWN = ("tokenizer", "vocab", "parameters", "bytes", "ngrams", "sizes", "labels", "languages", "train_seconds",
-         "train_tokens", "seed")  # fmt: skip
-DIGITS = 4  # of the gates' values in JSON
-MAX_MAPPED_TOKENS = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
+RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...", help_behavior_hint="(at least one)")]
 
 
-def inspect(runs: RunPaths, text: str | None = None, out: str | None = None, back: int | None = None) -> Output:
+def inspect(runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, back: int | None = None) -> Output:
     """What a run is; with --text, the surprisal of each token, and the model's views: gates, attention, gradient flow.
 
     Several runs are set side by side: their gates, or what their heads attend to and what each layer would predict
@@ -52,71 +52,55 @@ def inspect(runs: RunPaths, text: str | None = None, out: str | None = None, bac
         raise UserError(f'there must be a text with {asked}; add --text "..."')
     loaded = [load(run) for run in runs]
     if text is None:
-        return describe_run(loaded[0])
+        return show_description(describe_run(loaded[0]))
     if len(runs) == 1 and out is None and back is None:
-        return inspect_tokens(loaded[0], text)
+        seen = inspect_text(loaded, text)
+        return Output(seen.to_json, lambda: _print_tokens(seen))
     inspections = [inspect_run(run, text, back) for run in loaded]
     if out is not None:
         command = ["octavo", "inspect", *(one.name for one in inspections), "--text", text, "--out", out]
         command += ["--back", str(back)] if back is not None else []
         write_page(out, inspect_page(inspections, text, shlex.join(command)))
-    return Output(lambda: as_json(inspections, text), lambda: print_inspections(inspections))
+    return Output(lambda: inspections_json(inspections, text), lambda: print_inspections(inspections))
 
 
-def inspect_tokens(run: Run, text: str) -> Output:
-    """The surprisal of each token, and the model's views."""
-    data = apply(run.record.get("preprocess", ()), text.encode("utf-8", "surrogateescape"))
-    tokens = surprises(run.model, run.tokenizer, data)
-    inspections = [inspect_run(run, text)] if has_inspection(run) and len(tokens) >= SHORTEST else []
-    found = as_json(inspections, text) if inspections else {"runs": []}
-    return Output(found | {"surprisal": tokens}, lambda: _print_tokens(run, tokens, len(data), inspections))
-
-
-def _print_tokens(run: Run, tokens: Sequence[Surprise], data_bytes: int, inspections: list[Inspection]) -> None:
+def _print_tokens(seen: TextInspection) -> None:
     rows = [
         (one.token, f"{one.bits:.2f}", str(one.rank), "" if one.context is None else str(one.context),
          "  ".join(f"{token} {p:.0%}" for token, p in one.candidates))
-        for one in tokens
+        for one in seen.surprisal
     ]  # fmt: skip
     print_table(("token", "bits", "rank", "context used", "expected"), rows, left=(0, 4))
-    print(f"{sum(one.bits for one in tokens):.1f} bits for {data_bytes} bytes")
-    if inspections:
+    print(f"{seen.bits:.1f} bits for {seen.bytes} bytes")
+    run = seen.runs[0]
+    if seen.inspections:
         print()
-        print_inspections(inspections)
+        print_inspections(seen.inspections)
     elif has_inspection(run):
-        note(f"gates, attention and gradients need a text of at least {SHORTEST} tokens: this has {len(tokens)}")
+        note(
+            f"gates, attention and gradients need a text of at least {SHORTEST} tokens: this has {len(seen.surprisal)}"
+        )
     else:
         views = ", ".join(view.title.lower() for view in spec_of(run.model).views) or "no views"
         note(f"a {name_of(run.model)} has no gates, attention or gradient flow; in the studio: {views}")
 
 
-def describe_run(run: Any) -> Output:
-    """What a run of any task is: its model, its size, its data, its training."""
-    tensors = run.model.state_dict()
-    record = {
-        "run": str(run.path), **run.description(), "parameters": sum(t.numel() for t in tensors.values()),
-        "bytes": sum(t.numel() * t.element_size() for t in tensors.values()), **run.record,
-    }  # fmt: skip
-    if isinstance(run, Run):
-        record |= {"tokenizer": run.tokenizer.name, "vocab": run.tokenizer.vocab}
-        if "arpa" in spec_of(run.model).exports:
-            model: Any = run.model
-            record["ngrams"] = model.sizes()
-    return Output(record, lambda: _print_run(run, record, record.get(find_task(run.task).data_key, {})))
+def show_description(description: RunDescription) -> Output:
+    """What a run of any task is."""
+    return Output(description.to_json, lambda: _print_run(description))
 
 
-def _print_run(run: Any, record: dict[str, Any], data: dict[str, Any]) -> None:
-    print(run.summary())
-    for key in SHOWN:
-        if key in record:
-            print(f"  {key:<15}{record[key]}")
-    for key, value in data.items():
+def _print_run(description: RunDescription) -> None:
+    print(description.run.summary())
+    for key, value in description.values().items():
+        print(f"  {key:<15}{value}")
+    for key, value in description.record.get(find_task(description.run.task).data_key, {}).items():
         if isinstance(value, dict) and {"bytes", "sha256"} <= set(value):
             print(f"  {key:<15}{value['bytes']:,} bytes, sha256 {value['sha256'][:16]}")
         elif key in ("source", "split") or isinstance(value, int):
             print(f"  {key:<15}{value}")
-    if run.path is not None and (run.path / SAMPLES).is_file():
-        print("\nit writes:\n" + (run.path / SAMPLES).read_text(encoding="utf-8", errors="replace")[:400])
+    if description.sample:
+        print("\nit writes:\n" + description.sample)
 
 
 def print_inspections(inspections: Sequence[Inspection]) -> None:
@@ -148,60 +132,3 @@ def _print_attention(one: Inspection, name: str) -> None:
         print(f"logit lens of {name}: read out after each layer, and the gradient of the loss there")
         print_table(*depth_table(one))
         print()
-
-
-def as_json(inspections: Sequence[Inspection], text: str) -> dict[str, Any]:
-    """Everything that the views of the runs show."""
-    flows = any(one.flow for one in inspections)
-    return {
-        "text": text.encode("utf-8", "backslashreplace").decode(),
-        "runs": [
-            {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "truncated": one.truncated,
-             **rounded(_views_as_json(one), DIGITS), **_flow_as_json(one.flow)}
-            for one in inspections
-        ],
-        "theory": [{"scale": scale, "activation": activation, **_norms(norms)}
-                   for scale, activation, norms in (theory(inspections) if flows else ())],
-    }  # fmt: skip
-
-
-def _views_as_json(one: Inspection) -> dict[str, Any]:
-    """Gates token by token; heads token by token and as means, with their maps, whose row t has t + 1 weights, of
-    several heads over the first tokens; and of each layer its predictions and what the tokens cost there."""
-    found: dict[str, Any] = {"gates": [
-        {"layer": row.layer, "gate": row.name, "mean": row.mean.tolist(), "low": row.low.tolist(),
-         "high": row.high.tolist()}
-        for row in one.rows
-    ]}  # fmt: skip
-    if one.maps is not None:
-        heads, tokens = heads_of(one.maps), len(one.maps.visible_T)
-        mapped = tokens if len(heads) == 1 else min(MAX_MAPPED_TOKENS, tokens)
-        found |= {"mapped_tokens": mapped, "visible": one.maps.visible_T.tolist(), "heads": [
-            {"layer": head.layer, "head": head.head, "entropy": head.entropy, "entropy_share": head.spread,
-             "distance": head.distance, "to_itself": head.itself, "to_previous": head.previous, "to_begin": head.first,
-             "kind": head.kind or None, "entropies": head.entropies.tolist(), "distances": head.distances.tolist(),
-             "map": [row[: t + 1] for t, row in enumerate(head.a_TS[:mapped, :mapped].tolist())]}
-            for head in heads
-        ]}  # fmt: skip
-    if one.layers:
-        found["logit_lens"] = [
-            {"depth": layer.depth, "name": layer.name, "bits_per_token": layer.bits, "accuracy": layer.right,
-             "bits": layer.bits_N.tolist(), "predicted": [one.spell(token) for token in layer.top_N.tolist()],
-             "probability": layer.p_N.tolist()}
-            for layer in one.layers
-        ]  # fmt: skip
-    return found
-
-
-def _flow_as_json(flow: Flow | None) -> dict[str, Any]:
-    if flow is None:
-        return {}
-    return {"gradient_flow": {
-        "back": flow.back, "losses": flow.ends, **_norms(flow.norms),
-        "parts": {name: _norms(norms) for name, norms in flow.parts.items()},
-        **({"layers": flow.depths} if flow.depths else {}),
-    }}  # fmt: skip
-
-
-def _norms(norms: Norms) -> dict[str, Any]:
-    return {"norms": norms, "factor_per_step": rate(norms), "summary": in_words(rate(norms))}

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Device, InFile, read_file
+from octavo.cli.flags import Device, Encoding, InFile, MaybeNewPath, read_file
 from octavo.cli.output import Output, Table, print_table
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8, decode_text
 from octavo.io.files import whole_file
 from octavo.models.parts.checks import check_positive
 from octavo.tasks.encoder import PSEUDO, load_encoder
+from octavo.tasks.predictions import PseudoLikelihood
+from octavo.tasks.predictions import embed as embed_texts
+from octavo.tasks.predictions import fill as fill_text
 from octavo.text.tokenizers.wordpiece import MASK
 
 BertPath = Annotated[Positional[str], arg(metavar="RUN", help=(
@@ -42,23 +47,18 @@ def fill(run: BertPath, text: Sentence, top: int = 5) -> Output:
         text: A text with [MASK] in it. Without one, its pseudo-log-likelihood: it ranks texts, but is no probability.
         top: How many words to show for each [MASK].
     """
-    check_positive("top", top, 5)
-    encoder = load_encoder(run)
-    if MASK not in text:
-        found = encoder.pseudo_log_likelihood(text)
-        scores = {"text": text, "tokens": found.tokens, "nats": found.nats, "pseudo_log_likelihood": found.total}
-        each = [(token, f"{nats:.3f}") for token, nats in zip(*found, strict=True)]
+    found = fill_text(run, text, top=top)
+    if isinstance(found, PseudoLikelihood):
+        each = [(token, f"{nats:.3f}") for token, nats in zip(found.tokens, found.nats, strict=True)]
         mean = f"{found.total:.3f} nats, {found.total / len(found.tokens):.3f} a token\n{PSEUDO}"
-        return Output(scores | {"label": PSEUDO}, Table(("token", "log p given the others"), each), mean)
-    guesses, best = encoder.fill(text, top), encoder.filled(text)
-    masks = [[one._asdict() for one in some] for some in guesses]
-    rows = [(str(i + 1), one.token, f"{one.probability:.2%}") for i, some in enumerate(guesses) for one in some]
-    table = Table((MASK, "word", "probability"), rows, left=(0, 1))
-    return Output({"text": text, "filled": best, "masks": masks}, best, table)
+        return Output(found.to_json(), Table(("token", "log p given the others"), each), mean)
+    rows = [(str(i + 1), one.token, f"{one.probability:.2%}") for i, some in enumerate(found.masks) for one in some]
+    return Output(found.to_json(), found.filled, Table((MASK, "word", "probability"), rows, left=(0, 1)))
 
 
 def embed(
-    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: str | None = None, device: Device = "auto"
+    run: BertPath, file: InFile, query: str | None = None, top: int = 5, out: MaybeNewPath = None,
+    device: Device = "auto", encoding: Encoding = UTF8,
 ) -> Output:  # fmt: skip
     """Make a vector of each line of a file, and show which sentences are nearest.
 
@@ -71,14 +71,14 @@ def embed(
         out: A .npy file for the vectors: one row a line, of length one.
     """
     check_positive("top", top, 5)
-    lines = _lines(file)
+    lines = _lines(file, encoding)
     encoder = load_encoder(run)
-    vectors_ND = encoder.encode(lines, device)
+    vectors_ND = torch.from_numpy(embed_texts(encoder, lines, device=device))
     if out is not None:
         with whole_file(out) as opened:
             np.save(opened, vectors_ND.numpy(), allow_pickle=False)
     if query is not None:
-        similar_N = vectors_ND @ encoder.encode([query], device)[0]
+        similar_N = vectors_ND @ torch.from_numpy(embed_texts(encoder, query, device=device))
         best = similar_N.topk(min(top, len(lines)))
         found = [(float(s), lines[i]) for s, i in zip(best.values, best.indices.tolist(), strict=True)]
     else:
@@ -102,11 +102,8 @@ def nearest_pairs(vectors_ND: Tensor, top: int) -> list[tuple[float, int, int]]:
     return sorted(found, reverse=True)[:top]
 
 
-def _lines(file: str) -> list[str]:
-    try:
-        text = read_file(file).decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} must be UTF-8: {error}; convert it") from error
+def _lines(file: str, encoding: str) -> list[str]:
+    text = decode_text(read_file(file), file, encoding)
     if not (found := [" ".join(line.split()) for line in text.splitlines() if line.strip()]):
         raise UserError(f"there are no sentences in {file}: each stands on a line of its own")
     return found

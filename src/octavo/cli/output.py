@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from octavo.config import plain_json
@@ -47,31 +47,27 @@ def print_json(value: Any) -> None:
     print(json.dumps(plain_json(value), ensure_ascii=not unicode, allow_nan=False))
 
 
-def rounded(value: Any, digits: int) -> Any:
-    """The value with every number in it that is no integer rounded."""
-    if isinstance(value, Mapping):
-        return {key: rounded(one, digits) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(one, digits) for one in value]
-    return round(value, digits) if isinstance(value, float) else value
-
-
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:
-    """A table as plain text where output is redirected, and with rules on a terminal; `left` columns align left."""
+    """A table that fits the terminal, and is whole where output is redirected; `left` columns align left."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    from octavo.io.terminal import UNLIMITED, fit_table, width_of
+
+    fitted = fit_table(titles, [list(row) for row in rows], left, width_of(sys.stdout))
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, title in enumerate(titles):
-        table.add_column(title, justify="left" if i in left else "right", overflow="fold", no_wrap=i not in left)
-    for row in rows:
+    for i, title in enumerate(fitted.titles):
+        table.add_column(title, justify="left" if i in fitted.left else "right", no_wrap=True)
+    for row in fitted.rows:
         table.add_row(*(Text(cell) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, soft_wrap=False)
+    console = Console(width=UNLIMITED, highlight=False, soft_wrap=False)
     with console.capture() as drawn:  # rich has its own ideas of what to do when a pipe breaks
         console.print(table)
-    sys.stdout.write(drawn.get())
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
+    if fitted.dropped:
+        note(f"no room for {', '.join(fitted.dropped)}; a wider terminal, a pipe or --json shows all")
 
 
 def note(*lines: str) -> None:

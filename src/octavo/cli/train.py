@@ -8,9 +8,10 @@ from typing import Any
 from octavo.cli.flags import RunPath, Sources, command, run_command
 from octavo.cli.output import Output, note
 from octavo.cli.verbs import TASK_VERBS, TaskVerbs, verb_function
+from octavo.io.files import thousands
 from octavo.io.run_folder import REPORT
-from octavo.models import MODELS
-from octavo.tasks.task import Task, find_task, task_for
+from octavo.models import MODELS, parameter_count
+from octavo.tasks.task import TASKS, Task, find_task, task_for
 from octavo.tasks.training_run import resume_run, train_run
 
 FACTS = "a gpt that learns facts from a text and answers questions; see also answer"
@@ -22,28 +23,38 @@ def run_train(argv: list[str]) -> None:
     """train takes the model's name first; its config decides the other flags."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: octavo train MODEL DATA [flags]       octavo train MODEL --help shows the model's flags\n")
-        models: dict[str, str] = {}
-        for name, spec in MODELS.items():
-            models |= {name: spec.description} | {one: preset.description for one, preset in spec.presets.items()}
-        models["facts"] = FACTS
-        width = max(map(len, models))
-        print("".join(f"  {name:<{width}}  {about}\n" for name, about in models.items()))
+        _print_models()
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
         print("example: octavo train gpt shakespeare --budget 3min --out runs/gpt")
         return
     run_command(train_command(task_for(argv[0]), argv[0]), f"octavo train {argv[0]}", argv[1:])
 
 
+def _print_models() -> None:
+    """Every task and the models that are trained for it, a line each."""
+    tasks: dict[str, dict[str, str]] = {name: {} for name in TASKS}
+    for name, spec in MODELS.items():
+        presets = {one: preset.description for one, preset in spec.presets.items()}
+        tasks.setdefault(spec.task, {}).update({name: spec.description} | presets)
+    tasks["facts"]["facts"] = FACTS
+    width = max(len(name) for models in tasks.values() for name in models)
+    for task, models in tasks.items():
+        print(f"{task}: to {find_task(task).purpose}")
+        print("".join(f"  {name:<{width}}  {about}\n" for name, about in models.items()))
+
+
 def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
     """A function whose signature is the flags of a model."""
     model, usual = task.configs(name)
 
-    def train(data: Sources, out: str, measure: bool, seed: int, device: str, **configs: Any) -> Output:
+    def train(data: Sources, out: str, force: bool, measure: bool, seed: int, device: str, **configs: Any) -> Output:
         recipe = task.made_recipe(model, configs, seed, device)
-        return report(train_run(task, recipe, list(data), out, measure))
+        place = out or f"runs/{name}"
+        return report(train_run(task, recipe, list(data), place, measure, force=force, number=not out))
 
     flags = {key: (config, ABOUT[key]) for key, config in usual.items()} | {
-        "out": (f"runs/{name}", "The folder the run is written to."),
+        "out": ("", f"The folder the run is written to; by default runs/{name}, or runs/{name}-2, ... if that exists."),
+        "force": (False, "Replace the run at --out when the new one is finished."),
         "measure": (True, "--no-measure ends when the model is saved, without measuring it."),
         "seed": (0, "For everything drawn at random: the first weights, the order of the data, dropout, samples."),
         "device": ("auto", "auto, cpu or cuda."),
@@ -87,7 +98,8 @@ def report(run: Any) -> Output:
     note(*record.get("notes", ()))
     known = training | run.description()
     about = {key: known[key] for key in ("steps", "why", "padding", "temperature") if key in known}
-    data = {"run": str(run.path), "train_seconds": record["train_seconds"], task.data_key: record[task.data_key]}
+    data = {"run": str(run.path), "parameters": parameter_count(run.model), "train_seconds": record["train_seconds"],
+            task.data_key: record[task.data_key]}  # fmt: skip
     return Output(data | about | result, lambda: _print_report(run, TASK_VERBS[task.name], about, result))
 
 
@@ -97,7 +109,8 @@ def _print_report(run: Any, verbs: TaskVerbs, training: Mapping[str, Any], resul
     read = "".join(f" on {count:,} {key.removeprefix('train_')}" for key, count in counts.items())
     speed = "".join(f", {n / max(seconds, 1e-9):,.0f} {key.removeprefix('train_')}/s" for key, n in counts.items())
     why = f"{speed}, {training['steps']:,} steps: {training['why']}" if "why" in training else ""
-    print(f"{run.summary()}\ntrained{read} in {seconds:.2f} s{why}")
+    parameters = f"{thousands(parameter_count(run.model))} parameters"
+    print(f"{run.summary()}\n{parameters}, trained{read} in {seconds:.2f} s{why}")
     if result:
         verb_function(f"{verbs.module}.print_result")(result)
     page = f", with {run.path / REPORT}" if (run.path / REPORT).is_file() else ""

@@ -7,18 +7,20 @@ from typing import Any, Literal
 
 from tyro.conf import UseAppendAction
 
-from octavo.cli.flags import Device, Files, InFile, RunPath, read_file
-from octavo.cli.inspect import describe_run
+from octavo.cli.flags import Device, Encoding, Files, InFile, MaybeNewPath, RunPath, read_file
+from octavo.cli.inspect import show_description
 from octavo.cli.output import Output, note, print_table, write_page
-from octavo.core import seeded_generator
-from octavo.decode import Beam, Greedy, Sample
+from octavo.decode import Beam
 from octavo.errors import UserError
+from octavo.inspection.api import describe_run
+from octavo.io.encoding import UTF8, decode_text
 from octavo.scoring.metrics import Translated
+from octavo.tasks.predictions import translate as translate_texts
 from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
 from octavo.tasks.translation_alignment import LONGEST, Alignment, align
 from octavo.tasks.translation_page import alignment_page
-from octavo.tasks.translator import Method, Translator
+from octavo.tasks.translator import Translator
 
 PAGE_TITLE = "What the translation attended to"
 DRAWN = 20  # translations of a page of alignments
@@ -32,9 +34,10 @@ def translate(
     method: Literal["beam", "greedy", "sample"] = "beam",
     beam: int = 5,
     length_penalty: float = 1.0,
-    page: str | None = None,
+    page: MaybeNewPath = None,
     seed: int = 0,
     device: Device = "auto",
+    encoding: Encoding = UTF8,
 ) -> Output:
     """Translate texts, or the lines of a file: a line each, in several languages with tabs between.
 
@@ -52,11 +55,12 @@ def translate(
     """
     if bool(file) == bool(text):
         raise UserError("give what to translate: either --text TEXT or a file with a text in each line")
-    content = read_file(file).decode("utf-8", "surrogateescape") if file else ""
+    content = decode_text(read_file(file), file, encoding) if file else ""
     texts = list(text) or (content.removesuffix("\n").split("\n") if content else [])
     loaded = _load(run, device)
-    methods: dict[str, Method] = {"beam": Beam(beam, length_penalty), "greedy": Greedy(), "sample": Sample()}
-    found = loaded.into(texts, into, methods[method], seeded_generator(seed))
+    found = translate_texts(
+        loaded, texts, into=into, method=method, beam=beam, length_penalty=length_penalty, seed=seed, device=device
+    )
     if page is not None:
         _write_page(loaded, texts, found, page)
     rows = [{"text": text, **{one: found[one][n] for one in found}} for n, text in enumerate(texts)]
@@ -81,7 +85,7 @@ def eval_(run: RunPath, files: Files = (), beam: int = 5, device: Device = "auto
     return Output(result, lambda: print_result(result))
 
 
-def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | None = None) -> Output:
+def inspect(run: RunPath, text: str | None = None, into: str = "", out: MaybeNewPath = None) -> Output:
     """What a run that translates is; with --text, what of the source each token of the translation attends to.
 
     Example: octavo inspect runs/en-de --text "A dog runs." --out attention.html
@@ -93,7 +97,7 @@ def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | No
     """
     loaded = _load(run, "cpu")
     if text is None:
-        return describe_run(loaded)
+        return show_description(describe_run(loaded))
     one = align(loaded, text, language=into)
     if out is not None:
         write_page(out, alignment_page(PAGE_TITLE, loaded.summary(), [one]))

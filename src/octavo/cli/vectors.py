@@ -9,17 +9,17 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Field, run_action, run_command
+from octavo.cli.flags import Corpora, Encoding, Field, Force, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
-from octavo.inspect.word_similarity import Compass, check
+from octavo.inspection.word_similarity import WordVectors, check, vectors
+from octavo.io.encoding import UTF8
+from octavo.io.files import check_new
 from octavo.models.parts.checks import check_positive
-from octavo.text import open_text
-from octavo.text.word_vectors import read_vectors, write_vectors
-from octavo.training.glove import GloveConfig, train_glove
+from octavo.training.glove import GloveConfig
 
 VectorFile = Annotated[Positional[str], arg(metavar="FILE", help="A file of vectors, or glove-6b-50d.")]
-WordList = Annotated[Positional[tuple[str, ...]], arg(metavar="WORD...")]
+WordList = Annotated[Positional[tuple[str, ...]], arg(metavar="WORD...", help_behavior_hint="(at least one)")]
 
 USAGE = """usage: octavo vectors CORPUS... --out FILE      learn vectors from a text
        octavo vectors near FILE WORD...         the words nearest to each word
@@ -47,11 +47,14 @@ def train(
     config: GloveConfig = GloveConfig(),  # noqa: B008
     out: str = "vectors.txt",
     header: bool = False,
+    whole_text: bool = False,
     field: Field = "text",
     errors: Literal["strict", "replace"] = "strict",
+    encoding: Encoding = UTF8,
+    force: Force = False,
     seed: int = 0,
 ) -> Output:
-    """Learn GloVe vectors from a text and write them as text.
+    """Learn GloVe vectors from the training part of a text, the first nine tenths, and write them as text.
 
     Example: octavo vectors shakespeare --out plays.txt
 
@@ -59,24 +62,28 @@ def train(
         config: The vectors.
         out: The file they are written to.
         header: Begin the file with word2vec's line of counts.
+        whole_text: Learn from the last tenth too, on which models are measured; runs that use the vectors say so.
         errors: What is not UTF-8: refuse it or replace it.
         seed: Of the random start and order.
     """
     if not corpus:
         raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
     _check_out(out, corpus)
-    losses: list[float] = []
-    text = open_text(list(corpus), field=field, errors=errors)
-    vectors, summary = train_glove(text.chunks(), config, seed, lambda row: losses.append(row["loss"]))
-    write_vectors(out, vectors, header)
+    check_new(out, force)
+    learnt = vectors(
+        corpus, seed=seed, whole_text=whole_text, field=field, errors=errors, encoding=encoding, **vars(config)
+    )
+    learnt.save(out, header)
+    summary, losses = learnt.summary, learnt.summary["loss"]
     epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""
     words = (
         f"{summary['words']:,} words, {summary['pairs']:,} pairs of words near each other{epochs}\n"
-        f"learnt from {summary['tokens']:,} words in {summary['seconds']:.1f} s\n"
-        f"the vectors are in {out}; next:\n  octavo vectors near {out} {vectors.words[len(vectors.words) // 10]}\n"
+        f"learnt from {summary['text']['part']}, {summary['tokens']:,} words, in {summary['seconds']:.1f} s\n"
+        f"the vectors are in {out}, their text's hash in {out}.json; next:\n"
+        f"  octavo vectors near {out} {learnt.words[len(learnt) // 10]}\n"
         f"  octavo train bigram CORPUS --tokenizer word --vectors {out} --dim {config.dim}"
     )
-    return Output({"file": out, **summary, "dim": config.dim, "loss": losses}, words)
+    return Output({"file": out, **learnt.to_json()}, words)
 
 
 def near(file: VectorFile, words: WordList, count: int = 10) -> Output:
@@ -90,8 +97,8 @@ def near(file: VectorFile, words: WordList, count: int = 10) -> Output:
     """
     if not words:
         raise UserError(f"name a word: octavo vectors near {file} king")
-    compass = _open(file, count)
-    found = {word: compass.nearest(word, count) for word in words}
+    opened = _open(file, count)
+    found = {word: opened.nearest(word, count) for word in words}
     shown = [(word, _shown(rows)) for word, rows in found.items()]
     data = {word: _as_json(rows) for word, rows in found.items()}
     return Output(data, Table(("word", "near it"), shown, left=(0, 1)))
@@ -141,11 +148,11 @@ def _check_out(out: str, corpus: tuple[str, ...]) -> None:
         raise UserError(f"cannot write {out}: it must be a file in a folder you can write to; choose another --out")
 
 
-def _open(file: str, count: int = 1) -> Compass:
+def _open(file: str, count: int = 1) -> WordVectors:
     check_positive("count", count, 10)
-    vectors = read_vectors(file)
-    note(*vectors.notes)
-    return Compass(vectors)
+    read = vectors(file=file)
+    note(*read.vectors.notes)
+    return read
 
 
 def _as_json(rows: list[tuple[str, Any]]) -> list[dict[str, Any]]:

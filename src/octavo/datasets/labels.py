@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.datasets.sources import SOURCES, get_files
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.compressed import plain_name, stream
+from octavo.io.encoding import UTF8, decode_text
 from octavo.io.files import json_records, lines_of
 
 Indices = NDArray[np.int64]
@@ -45,6 +46,8 @@ class LabelledConfig:
     """CSV, JSON lines, tsv with names: the column or field that holds the label."""
     test: tuple[str, ...] = ()
     """Examples to measure on; without them, the last tenth of each class."""
+    encoding: str = "utf-8"
+    """The encoding of the files: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ def read_texts(source: str, how: LabelledConfig = LabelledConfig()) -> list[str]
     """Texts alone, one a line, or as the other formats have them; labels that are there are left out."""
     if source in SOURCES:
         return [text for text, _ in _examples(source, how)]
-    text = _whole(source)
+    text = _whole(source, how.encoding)
     kind = _format(text, source, how)
     return [text for text, _ in READERS[kind](text, source, how, False)] if kind else lines_of(text)
 
@@ -180,7 +183,7 @@ def _examples(source: str, how: LabelledConfig) -> list[tuple[str, str]]:
         if SOURCES[source].kind != "labelled":
             raise UserError(f"{source} has no labels; name sentence-polarity, movie-reviews or a file: {FORMATS}")
         return [example for path in files.values() for example in _examples(str(path), how)]
-    text = _whole(source)
+    text = _whole(source, how.encoding)
     return READERS[_format(text, source, how) or "tsv"](text, source, how, True)
 
 
@@ -191,18 +194,14 @@ def _format(text: str, source: str, how: LabelledConfig) -> Format | None:
     return SUFFIXES.get(plain_name(Path(source)).suffix.lower()) or ("fasttext" if text.startswith(MARK) else None)
 
 
-def _whole(source: str) -> str:
+def _whole(source: str, encoding: str = UTF8) -> str:
     """A file's text; a byte-order mark is left out."""
     if source != "-" and not Path(source).exists():
-        known = ", ".join(name for name, one in SOURCES.items() if one.kind == "labelled")
-        raise UserError(f"there is no file {source}; name a file, or one of {known}")
+        known = [name for name, one in SOURCES.items() if one.kind == "labelled"]
+        advice = did_you_mean(source, known, f"name a file, or one of {', '.join(known)}")
+        raise UserError(f"there is no file {source}; {advice}")
     data = sys.stdin.buffer.read() if source == "-" else b"".join(stream(Path(source)))
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        kind = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
-        remedy = f"if it is {kind}, convert it: iconv -f {kind} -t utf-8 {source}"
-        raise UserError(f"{source} must be UTF-8: byte {error.start:,} is not; {remedy}") from error
+    return decode_text(data, "standard input" if source == "-" else source, encoding).removeprefix("\ufeff")
 
 
 def _tsv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from octavo.datasets.sources import get_files
-from octavo.errors import UserError
-from octavo.io.files import lines_of, read_utf8
+from octavo.errors import UserError, did_you_mean
+from octavo.io.encoding import UTF8, read_text
+from octavo.io.files import lines_of
 
 PART = 50  # one in so many pairs is held out for choices, and one for the result
 MOST_HELD = 2000  # pairs of each, about
@@ -69,7 +70,9 @@ class Pairs:
         return digest.hexdigest()
 
 
-def open_pairs(source: Sequence[str], valid: Sequence[str] = (), test: Sequence[str] = ()) -> Pairs:
+def open_pairs(
+    source: Sequence[str], valid: Sequence[str] = (), test: Sequence[str] = (), encoding: str = UTF8
+) -> Pairs:
     """A named source, a file of tab-separated lines, or several files whose lines belong together.
 
     `valid` and `test` are given in the same way; what is not given is held out of the rest.
@@ -80,10 +83,10 @@ def open_pairs(source: Sequence[str], valid: Sequence[str] = (), test: Sequence[
         )
     if len(source) == 1 and source[0].startswith("multi30k") and not Path(source[0]).exists():
         whole = _multi30k(source[0])
-        chosen = _read(valid)[1] if valid else whole.valid
-        return replace(whole, valid=chosen, test=_read(test)[1] if test else whole.test)
-    languages, lines = _read(source)
-    given = {name: _read(files)[1] for name, files in (("valid", valid), ("test", test)) if files}
+        chosen = _read(valid, encoding)[1] if valid else whole.valid
+        return replace(whole, valid=chosen, test=_read(test, encoding)[1] if test else whole.test)
+    languages, lines = _read(source, encoding)
+    given = {name: _read(files, encoding)[1] for name, files in (("valid", valid), ("test", test)) if files}
     for name, one in given.items():
         if len(one.targets) != len(lines.targets):
             raise UserError(
@@ -100,11 +103,11 @@ def open_pairs(source: Sequence[str], valid: Sequence[str] = (), test: Sequence[
     return Pairs(name, languages, parts["train"], parts["valid"], parts["test"], split)
 
 
-def read_lines(source: Sequence[str]) -> Lines:
+def read_lines(source: Sequence[str], encoding: str = UTF8) -> Lines:
     """All pairs of a place, none held out; of captions, those of the test."""
     if len(source) == 1 and source[0] in MULTI30K and not Path(source[0]).exists():
         return _multi30k(source[0]).test
-    return _read(source)[1]
+    return _read(source, encoding)[1]
 
 
 _USES = {"train": "learn from", "valid": "choose by", "test": "measure on"}
@@ -130,10 +133,10 @@ def _some(lines: Lines, at: list[int]) -> Lines:
 # ---------------------------------------------------------------------- files
 
 
-def _read(source: Sequence[str]) -> tuple[tuple[str, ...], Lines]:
+def _read(source: Sequence[str], encoding: str = UTF8) -> tuple[tuple[str, ...], Lines]:
     """The languages and the lines of one place."""
     if len(source) > 1:
-        return _side_by_side([Path(one) for one in source])
+        return _side_by_side([Path(one) for one in source], encoding)
     (one,) = source
     if not Path(one).exists():
         if one == "cmudict":
@@ -143,13 +146,14 @@ def _read(source: Sequence[str]) -> tuple[tuple[str, ...], Lines]:
             first, second = one.split("-")
             turned = lines if one == "kjv-asv" else Lines(lines.targets[0], (lines.sources,))
             return (first, second), turned
-        raise UserError(f"there are no pairs {one!r}: no such file, and named ones are {', '.join(NAMED)}")
-    return _tabbed(Path(one))
+        advice = did_you_mean(one, NAMED, f"named ones are {', '.join(NAMED)}")
+        raise UserError(f"there are no pairs {one!r}: no such file, and no source of that name; {advice}")
+    return _tabbed(Path(one), encoding)
 
 
-def _tabbed(path: Path) -> tuple[tuple[str, ...], Lines]:
+def _tabbed(path: Path, encoding: str = UTF8) -> tuple[tuple[str, ...], Lines]:
     """Source, tab, target, and perhaps further targets."""
-    rows = [line.split("\t") for line in lines_of(read_utf8(path))]
+    rows = [line.split("\t") for line in lines_of(read_text(path, encoding))]
     width = len(rows[0]) if rows else 0
     if width < 2:
         raise UserError(
@@ -165,9 +169,9 @@ def _tabbed(path: Path) -> tuple[tuple[str, ...], Lines]:
     return names, Lines(columns[0], tuple(columns[1:]))
 
 
-def _side_by_side(paths: list[Path]) -> tuple[tuple[str, ...], Lines]:
+def _side_by_side(paths: list[Path], encoding: str = UTF8) -> tuple[tuple[str, ...], Lines]:
     """The first file has the sources; a file's language is its ending."""
-    columns = [tuple(lines_of(read_utf8(path))) for path in paths]
+    columns = [tuple(lines_of(read_text(path, encoding))) for path in paths]
     for path, column in zip(paths, columns, strict=True):
         if len(column) != len(columns[0]):
             raise UserError(
@@ -180,7 +184,7 @@ def _side_by_side(paths: list[Path]) -> tuple[tuple[str, ...], Lines]:
 
 def _sounds(path: Path) -> Lines:
     """Spelling and sounds; another way to say a word is another pair."""
-    rows = [line.partition(" #")[0].split(" ", 1) for line in lines_of(read_utf8(path))]
+    rows = [line.partition(" #")[0].split(" ", 1) for line in lines_of(read_text(path))]
     words = tuple(VARIANT.sub("", word) for word, _ in rows)
     return Lines(words, (tuple(sounds.strip() for _, sounds in rows),))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
-from octavo.io.files import read_utf8
+from octavo.io.encoding import UTF8, read_text
 
 MARK = "⁇"  # stands where something is hidden, and around what it was; also between a question and its answer
 FILES = {"text": "text.txt", "train": "train.tsv", "dev": "dev.tsv"}  # of a folder
@@ -103,7 +103,7 @@ class Knowledge:
         return found
 
 
-def open_knowledge(source: str | Path) -> Knowledge:
+def open_knowledge(source: str | Path, encoding: str = UTF8) -> Knowledge:
     """birthplaces, or a folder with text.txt, train.tsv and dev.tsv (question, tab, answer)."""
     folder = Path(source)
     if folder.is_dir():
@@ -116,8 +116,8 @@ def open_knowledge(source: str | Path) -> Knowledge:
             f"there are no facts {str(source)!r}; try birthplaces, people (or people-500, made-up ones), or a folder "
             f"with {', '.join(FILES.values())}"
         )
-    text = tuple(line for raw in read_utf8(paths["text"]).split("\n") if (line := " ".join(raw.split())))
-    known = Knowledge(folder.name, text, read_pairs(paths["train"]), read_pairs(paths["dev"]))
+    text = tuple(line for raw in read_text(paths["text"], encoding).split("\n") if (line := " ".join(raw.split())))
+    known = Knowledge(folder.name, text, *(read_pairs(paths[part], encoding) for part in ("train", "dev")))
     return checked(known)
 
 
@@ -131,10 +131,10 @@ def checked(known: Knowledge) -> Knowledge:
     return known
 
 
-def read_pairs(path: Path) -> tuple[Pair, ...]:
+def read_pairs(path: Path, encoding: str = UTF8) -> tuple[Pair, ...]:
     """The lines of a file: a question, a tab, an answer."""
     pairs = []
-    for number, line in enumerate(read_utf8(path).split("\n"), 1):
+    for number, line in enumerate(read_text(path, encoding).split("\n"), 1):
         question, _, answer = (part.strip() for part in line.partition("\t"))
         if line.strip() and not (question and answer):
             raise UserError(f"a line must be a question, a tab and an answer: line {number} of {path} is {line[:60]!r}")
@@ -143,7 +143,7 @@ def read_pairs(path: Path) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def read_questions(path: Path) -> tuple[tuple[str, str], ...]:
+def read_questions(path: Path, encoding: str = UTF8) -> tuple[tuple[str, str], ...]:
     """The lines of a file: a question and, behind a tab, the answer where it is known."""
-    rows = [line.partition("\t") for line in read_utf8(path).split("\n") if line.strip()]
+    rows = [line.partition("\t") for line in read_text(path, encoding).split("\n") if line.strip()]
     return tuple((" ".join(question.split()), answer.strip()) for question, _, answer in rows)

@@ -69,7 +69,7 @@ def exact_search(
             for node in _children(model, group, nodes, best[0]):
                 if len(node[1]) == max_tokens or node[1][-1] in stop:
                     best = min(best, node)
-                elif node[0] < best[0]:
+                else:
                     heapq.heappush(open_nodes, node)
     if best[0] == torch.inf:
         raise UserError("a continuation needs a probability above zero: the prompt has none; smooth the model")

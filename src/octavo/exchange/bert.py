@@ -53,12 +53,13 @@ NAMES = Names(
     ignored=r"embeddings\.position_ids",  # which old files hold
 )  # fmt: skip
 POOLER = {"pooler.dense.weight": "pooler.weight_DD", "pooler.dense.bias": "pooler.bias_D"}
+BIAS = "cls.predictions.bias"
 WORDS = {
     "cls.predictions.transform.dense.weight": "words.dense.weight_DD",
     "cls.predictions.transform.dense.bias": "words.dense.bias_D",
     "cls.predictions.transform.LayerNorm.weight": "words.norm.weight_D",
     "cls.predictions.transform.LayerNorm.bias": "words.norm.bias_D",
-    "cls.predictions.bias": "words.bias_V",
+    BIAS: "words.bias_V",
 }
 NEXT = {"cls.seq_relationship.weight": "next.weight_CD", "cls.seq_relationship.bias": "next.bias_C"}
 OUTPUT, OUTPUT_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
@@ -99,20 +100,35 @@ def to_ours(theirs: Mapping[str, Tensor], config: BertConfig) -> tuple[BertConfi
     left = {OLD_NAME.sub(lambda found: OLD[found[0]], name): tensor for name, tensor in theirs.items()}
     pooled = {name: ours for theirs, ours in POOLER.items() for name in (theirs, "bert." + theirs) if name in left}
     ours = {mine: left.pop(name) for name, mine in pooled.items()}
+    _one_bias(left, config.tied)
     tasks: list[Any] = []
     for task, names in (("words", WORDS), ("next", NEXT)):
         if set(names) <= set(left):
             tasks.append(task)
             ours |= {mine: left.pop(name) for name, mine in names.items()}
-    output, copied = left.pop(OUTPUT, None), left.pop(OUTPUT_BIAS, None)
+    output = left.pop(OUTPUT, None)
     ours |= NAMES.to_ours(left, config.layers, tied=True)
     if "words" in tasks:
-        if copied is not None and not torch.equal(copied, ours["words.bias_V"]):
-            raise UserError("the two biases of the words, cls.predictions.bias and .decoder.bias, must be the same")
         same = output is None or torch.equal(output, ours["embedding_VD"])
         config = replace(config, tied=same)
         ours |= {} if same or output is None else {"output_VD": output}
     return replace(config, pooler="pooler.weight_DD" in ours, tasks=tuple(tasks)), ours
+
+
+def _one_bias(tensors: dict[str, Tensor], tied: bool) -> None:
+    """Leave of the two biases of the words the one that logits are computed with.
+
+    transformers adds `decoder.bias`. Tied, the other is the same tensor; untied, the other is never trained.
+    """
+    decoder = tensors.pop(OUTPUT_BIAS, None)
+    if decoder is None:
+        return
+    if tied and BIAS in tensors and not torch.equal(decoder, tensors[BIAS]):
+        raise UserError(
+            f"tied biases of the words are the same, and the file has two that differ, {BIAS} and {OUTPUT_BIAS}; "
+            f"set tie_word_embeddings in {CONFIG} to false, and the second is taken"
+        )
+    tensors[BIAS] = decoder
 
 
 def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[str]:

@@ -5,7 +5,6 @@ Its tokenizer.json is of the tokenizers library, and gives the same ids for the 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -19,10 +18,10 @@ from torch import Tensor
 from octavo import __version__
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.exchange.decoders import SHAPES, fitting
 from octavo.exchange.formats import CONFIG
 from octavo.exchange.huggingface_import import GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG
 from octavo.exchange.imported import ADDED
-from octavo.exchange.shapes import SHAPES, Shape
 from octavo.io.files import whole_folder
 from octavo.models import name_of, spec_of
 from octavo.models.parts.config import GPTConfig
@@ -30,28 +29,38 @@ from octavo.text.tokenizers.base import Tokenizer
 
 BEGIN = "<|begin|>"
 MARK = "exported_by"  # in config.json: what octavo wrote it may replace
+GREEDY = {"do_sample": False}  # else transformers' pipeline draws at random, which no two programs do alike
 WRITTEN = {CONFIG, GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG}
 
 
 def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: str | Path) -> list[str]:
     """Write the folder, in place of one that octavo wrote before; returns what the user should know."""
-    kind, shape = _shape_of(model)
+    if "hf" not in spec_of(model).exports:
+        raise UserError(
+            f"only transformers have a Hugging Face form: this is of model {name_of(model)}; export a gpt run"
+        )
+    kind = fitting(SHAPES, model.config, "Hugging Face")
+    shape = SHAPES[kind]
     check_target(Path(folder))
     ids = {"bos_token_id": model.begin, "eos_token_id": model.begin}
     settings = {"model_type": kind} | shape.settings_from(model.config, model.vocab) | ids
     written = tokenizer_json(tokenizer)
     ours = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     dtype = str(ours["embedding_VD"].dtype).removeprefix("torch.")
-    files = {CONFIG: settings | {"dtype": dtype}, GENERATION: ids}
+    files = {
+        CONFIG: settings | {"dtype": dtype},
+        GENERATION: ids | GREEDY | {"pad_token_id": model.begin, "suppress_tokens": [model.begin]},
+    }
     if written is not None:
         files |= {TOKENIZER: written.parts, TOKENIZER_CONFIG: {
             "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": written.begin, "eos_token": written.begin,
-            "model_max_length": model.config.context, "clean_up_tokenization_spaces": False,
+            "pad_token": written.begin, "clean_up_tokenization_spaces": False,
         }}  # fmt: skip
     write_folder(Path(folder), shape.to_theirs(ours, model.config), files)
+    notes = context_note(model.config, "transformers")
     if written is None:
-        return [f"the {tokenizer.name} tokenizer has no tokenizer.json: ids are the same, but text needs octavo"]
-    return []
+        notes.append(f"the {tokenizer.name} tokenizer has no tokenizer.json: ids are the same, but text needs octavo")
+    return notes
 
 
 def write_folder(folder: Path, tensors: Mapping[str, Tensor], files: Mapping[str, Mapping[str, Any]]) -> None:
@@ -64,34 +73,14 @@ def write_folder(folder: Path, tensors: Mapping[str, Tensor], files: Mapping[str
         (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
 
 
-def _shape_of(model: LanguageModel[Any]) -> tuple[str, Shape]:
-    """The foreign shape that the model has, by name; refused with what would have to be different for the nearest."""
-    if "hf" not in spec_of(model).exports:
-        raise UserError(
-            f"only transformers have a Hugging Face form: this is of model {name_of(model)}; export a gpt run"
-        )
-    wrong = {kind: _differences(shape, model.config) for kind, shape in SHAPES.items()}
-    kind = min(wrong, key=lambda one: len(wrong[one]))
-    if wrong[kind]:
-        differences = ", ".join(f"{name} is {getattr(model.config, name)}" for name in wrong[kind])
-        flags = " ".join(_flag(*one) for one in wrong[kind].items())
-        raise UserError(
-            f"Hugging Face has no decoder of this shape: {differences}; the nearest is {kind}: train with {flags}"
-        )
-    return kind, SHAPES[kind]
-
-
-def _differences(shape: Shape, config: GPTConfig) -> dict[str, Any]:
-    """The settings that the shape cannot have as they are, each with what it can have."""
-    if config.kv_heads == config.heads:  # which 0 says too
-        config = dataclasses.replace(config, kv_heads=0)
-    return {name: known[0] for name, known in shape.able.items() if getattr(config, name) not in known}
-
-
-def _flag(name: str, value: Any) -> str:
-    """The setting as it is given to octavo train."""
-    flag = name.replace("_", "-")
-    return f"--{flag} {value}" if not isinstance(value, bool) else f"--{flag}" if value else f"--no-{flag}"
+def context_note(config: GPTConfig, program: str) -> list[str]:
+    """What another program does beyond the context that octavo does not, where it makes a difference."""
+    if not config.absolute:
+        return []
+    return [
+        f"octavo's window moves by {config.moves} when its {config.context} tokens are full, which {program} cannot: "
+        "beyond them logits differ"
+    ]
 
 
 def check_target(folder: Path) -> None:

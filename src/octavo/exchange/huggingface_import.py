@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
+from octavo.exchange.decoders import SHAPES
 from octavo.exchange.formats import CONFIG, read_object
 from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, TokenIds, built, untied, with_tokenizer
-from octavo.exchange.shapes import SHAPES, Shape
+from octavo.exchange.shapes import Shape
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
 

@@ -1,6 +1,4 @@
-"""The decoders of Hugging Face that our transformer can be, as tables that are read in both directions: their settings
-and tensors, each beside ours.
-"""
+"""How a foreign model's settings and tensors stand beside ours: tables that are read in both directions."""
 
 from __future__ import annotations
 
@@ -141,6 +139,10 @@ class Shape:
     """Matrices that are (in, out) there."""
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tensors that are several of ours, one below the other."""
+    ones: tuple[str, ...] = ()
+    """Weights of the size of a head that ours has none of: they must be ones."""
+    window: Callable[[Mapping[str, Any]], int] | None = None
+    """The sliding window that config.json says, 0: none; no function: a decoder without sliding windows."""
 
     def config_of(self, values: Mapping[str, Any]) -> tuple[GPTConfig, int]:
         """Our config for theirs, and the size of the vocabulary."""
@@ -151,8 +153,12 @@ class Shape:
                 f"octavo's heads share the width out: head_dim={size} × {ours['heads']} heads is not width "
                 f"{ours['width']}; take another model"
             )
-        fixed = {name: values[0] for name, values in self.able.items() if len(values) == 1}
-        return GPTConfig(**fixed | ours, stride=ours["context"] // 2, init="gpt2"), vocab
+        fixed = {name: able[0] for name, able in self.able.items() if len(able) == 1}
+        window, context = self.window(values) if self.window else 0, ours["context"]
+        if 0 < window <= context:  # each token attends to the last so many, however long the text
+            fixed |= {"attention": "full"} if window == context else {"attention": "local", "attention_window": window}
+            return GPTConfig(**fixed | ours, init="gpt2"), vocab
+        return GPTConfig(**fixed | ours, stride=context // 2, init="gpt2"), vocab
 
     def settings_from(self, config: GPTConfig, vocab: int) -> dict[str, Any]:
         """Their config.json for our config, but for its kind and the tokens' ids."""
@@ -165,6 +171,10 @@ class Shape:
         ours: dict[str, Tensor] = {}
         for name, tensor in self.names.to_ours(theirs, config.layers, config.tied).items():
             above, part = _parted(name)
+            if part in self.ones:
+                if not bool((tensor == 1).all()):
+                    raise UserError(f"octavo's QK norm has no weights, so {part} must be ones; take another model")
+                continue
             if part in self.transposed and tensor.dim() != 2:
                 raise UserError(
                     f"{name} must be a matrix: the file has shape {tuple(tensor.shape)}; it is of another model"
@@ -182,6 +192,9 @@ class Shape:
         theirs: dict[str, Tensor] = {}
         for name, called in self.names.to_theirs(config.layers, config.tied).items():
             above, part = _parted(name)
+            if part in self.ones:
+                theirs[called] = ours["embedding_VD"].new_ones(config.head_size)
+                continue
             pieces = [ours[above + piece] for piece in self.fused.get(part, (part,))]
             tensor = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
             theirs[called] = (tensor.T if part in self.transposed else tensor).contiguous()
@@ -194,86 +207,3 @@ def _parted(name: str) -> tuple[str, str]:
         return "", name
     word, number, part = name.split(".", 2)
     return f"{word}.{number}.", part
-
-
-def _rotary(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The base of the rotary positions, wherever transformers has put it; every scaling of it is refused."""
-    base: dict[str, Any] = {}
-    for name in ("rope_scaling", "rope_parameters"):
-        settings = values.get(name) or {}
-        if not isinstance(settings, Mapping):
-            raise UserError(f"{name} must be a JSON object: {settings!r}; the config is damaged")
-        kind = settings.get("rope_type", settings.get("type", "default"))
-        if kind != "default":
-            raise UserError(f"octavo's rotary positions are not scaled: {name} says {kind!r}; take another model")
-        base |= {"rope_theta": settings["rope_theta"]} if settings.get("rope_theta") is not None else {}
-    for settings in (values, values.get("rope_parameters") or {}):
-        if settings.get("partial_rotary_factor") not in (None, 1, 1.0):
-            raise UserError(f"octavo rotates whole heads: partial_rotary_factor={settings['partial_rotary_factor']!r}")
-    return {**values, **base}
-
-
-GPT2 = Shape(
-    "GPT2LMHeadModel",
-    Settings(
-        {"vocab_size": ("vocab", 50257), "n_positions": ("context", 1024), "n_embd": ("width", 768),
-         "n_layer": ("layers", 12), "n_head": ("heads", 12), "n_inner": ("feed_forward_width", 0),
-         "activation_function": ("feed_forward", "gelu_new"), "layer_norm_epsilon": ("norm_eps", 1e-5),
-         "tie_word_embeddings": ("tied", True)},
-        {"scale_attn_weights": (True,), "add_cross_attention": (False,), "scale_attn_by_inverse_layer_idx": (False,),
-         "reorder_and_upcast_attn": (False,)},
-    ),
-    able={"positions": ("learned",), "norm": ("layer",), "bias": (True,), "qk_norm": (False,), "attention": ("full",),
-          "feed_forward": tuple(THEIR_ACTIVATIONS), "kv_heads": (0,)},
-    names=Names(
-        owner="GPT-2", prefix="transformer.", layer="h",
-        top={
-            "wte.weight": "embedding_VD", "wpe.weight": "positions_CD", "ln_f.weight": "norm.weight_D",
-            "ln_f.bias": "norm.bias_D",
-        },
-        inner={
-            "ln_1.weight": "norm1.weight_D", "ln_1.bias": "norm1.bias_D",
-            "attn.c_attn.weight": "attention.qkv", "attn.c_attn.bias": "attention.qkv_bias",
-            "attn.c_proj.weight": "attention.out_DD", "attn.c_proj.bias": "attention.out_bias",
-            "ln_2.weight": "norm2.weight_D", "ln_2.bias": "norm2.bias_D",
-            "mlp.c_fc.weight": "feed_forward.up_FD", "mlp.c_fc.bias": "feed_forward.up_bias_F",
-            "mlp.c_proj.weight": "feed_forward.down_DF", "mlp.c_proj.bias": "feed_forward.down_bias_D",
-        },
-        ignored=r"h\.[0-9]+\.attn\.(bias|masked_bias)",  # the causal mask, which old files hold
-    ),
-    further=lambda config: {"embd_pdrop": config.dropout, "resid_pdrop": config.dropout, "attn_pdrop": 0.0},
-    transposed=("attention.qkv", "attention.out_DD", "feed_forward.up_FD", "feed_forward.down_DF"),
-    fused={
-        "attention.qkv": ("attention.query_DD", "attention.key_ED", "attention.value_ED"),
-        "attention.qkv_bias": ("attention.query_bias", "attention.key_bias", "attention.value_bias"),
-    },
-)  # fmt: skip
-LLAMA = Shape(
-    "LlamaForCausalLM",
-    Settings(
-        {"vocab_size": ("vocab", 32000), "hidden_size": ("width", 4096), "num_hidden_layers": ("layers", 32),
-         "intermediate_size": ("feed_forward_width", 11008), "num_attention_heads": ("heads", 32),
-         "num_key_value_heads": ("kv_heads", 0), "head_dim": ("head_size", 0),
-         "max_position_embeddings": ("context", 2048), "rms_norm_eps": ("norm_eps", 1e-6),
-         "rope_theta": ("rotary_base", 10000.0), "tie_word_embeddings": ("tied", False)},
-        {"hidden_act": ("silu",), "attention_bias": (False,), "mlp_bias": (False,)},
-    ),
-    able={"positions": ("rotary",), "norm": ("rms",), "bias": (False,), "qk_norm": (False,), "attention": ("full",),
-          "feed_forward": ("gated",)},
-    names=Names(
-        owner="Llama", prefix="model.", layer="layers",
-        top={"embed_tokens.weight": "embedding_VD", "norm.weight": "norm.weight_D"},
-        inner={
-            "input_layernorm.weight": "norm1.weight_D", "self_attn.q_proj.weight": "attention.query_DD",
-            "self_attn.k_proj.weight": "attention.key_ED", "self_attn.v_proj.weight": "attention.value_ED",
-            "self_attn.o_proj.weight": "attention.out_DD", "post_attention_layernorm.weight": "norm2.weight_D",
-            "mlp.gate_proj.weight": "feed_forward.gate_FD", "mlp.up_proj.weight": "feed_forward.up_FD",
-            "mlp.down_proj.weight": "feed_forward.down_DF",
-        },
-        ignored=r"layers\.[0-9]+\.self_attn\.rotary_emb\.inv_freq",  # follows from the base; old files hold it
-    ),
-    prepare=_rotary,
-    # transformers reads the base here from version 5 on, before it as the table has it
-    further=lambda config: {"rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_base}},
-)  # fmt: skip
-SHAPES = {"gpt2": GPT2, "llama": LLAMA}  # by config.json's model_type

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import os
 import shutil
 import time
 import traceback
@@ -20,8 +19,10 @@ from typing import Any
 
 from octavo import __version__
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 from octavo.io.files import whole_file
 from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
+from octavo.io.system import read_at
 from octavo.tasks import api
 from octavo.tasks.run import Run, load
 from octavo.text import Corpus, Split, open_corpus
@@ -34,8 +35,8 @@ IDENTITY = "identity"  # in the data of a cell that measures a model which is th
 WORK = {  # what executes a cell, by its kind of work: module and function of (cell, folder of the experiment)
     "candidate": ("octavo.experiments.compare.measure", "measure_candidate"),
     "pretrained": ("octavo.experiments.compare.measure", "measure_pretrained"),
-    "proof": ("octavo.experiments.compare.measure", "prove_best"),
-    "compressor": ("octavo.experiments.compare.measure", "measure_compressor"),
+    "proof": ("octavo.experiments.compare.proof", "prove_best"),
+    "compressor": ("octavo.experiments.compare.compressors", "measure_compressor"),
     "scale": ("octavo.experiments.scale.measure", "measure_point"),
     "domains": ("octavo.experiments.domains.run", "measure_run"),
 }
@@ -167,7 +168,7 @@ def last_part(split: Split, limit: int) -> Split:
 
 def _starts_character(split: Split, at: int) -> bool:
     """Whether a character of UTF-8 can begin at this place."""
-    byte = os.pread(split.text.file.fileno(), 1, split.start + at)
+    byte = read_at(split.text.file.fileno(), 1, split.start + at)
     return not byte or byte[0] & 0xC0 != 0x80
 
 
@@ -199,6 +200,7 @@ def describe_texts(corpus: Corpus, train: Split, scored: Split, valid: tuple[str
     """What a cell says of its texts: the last part of a corpus's training text, and the first of its held-out text."""
     return {
         "sources": list(corpus.source), "valid": list(valid), "field": field, "errors": corpus.errors,
+        **({"encoding": corpus.encoding} if corpus.encoding != UTF8 else {}),
         "train_bytes": train.size, "train_sha256": train.sha256,
         "scored_bytes": scored.size, "scored_sha256": scored.sha256,
     }  # fmt: skip
@@ -208,10 +210,12 @@ def open_texts(data: dict[str, Any]) -> tuple[Split, Split]:
     """The two texts that `describe_texts` described."""
     # The hash is among the arguments because a file may have changed since it was last opened by this process.
     names = tuple(data["sources"]), tuple(data["valid"])
-    corpus = _open(*names, data["field"], data["errors"], data["scored_sha256"])
+    corpus = _open(*names, data["field"], data["errors"], data.get("encoding", UTF8), data["scored_sha256"])
     return last_part(corpus.train, data["train_bytes"]), first_part(corpus.valid, data["scored_bytes"])
 
 
 @lru_cache(maxsize=1)  # the cells of a process are mostly of one text
-def _open(sources: tuple[str, ...], valid: tuple[str, ...], field: str, errors: Any, _: str) -> Corpus:
-    return open_corpus(sources, field=field, errors=errors, valid=valid or None)
+def _open(
+    sources: tuple[str, ...], valid: tuple[str, ...], field: str, errors: Any, encoding: str, _: str
+) -> Corpus:  # fmt: skip
+    return open_corpus(sources, field=field, errors=errors, encoding=encoding, valid=valid or None)

@@ -7,6 +7,7 @@ its input ends, it stops at the next checkpoint.
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 import queue
@@ -142,7 +143,10 @@ def _stop(workers: set[_Worker]) -> None:
     """Let the workers save checkpoints; a second interrupt, or too long a wait, ends them at once."""
     for worker in workers:
         with suppress(OSError):
-            worker.process.send_signal(signal.SIGINT)
+            if os.name == "nt":  # which sends no interrupts: the end of its input is one
+                worker.process.stdin.close()  # type: ignore[union-attr]
+            else:
+                worker.process.send_signal(signal.SIGINT)
     try:
         for worker in workers:
             worker.process.wait(STOP_SECONDS)
@@ -173,7 +177,7 @@ def _read(lines: queue.Queue[str], working: threading.Event) -> None:
         lines.put(line)
     lines.put("")
     if working.is_set():
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT) if os.name == "posix" else _thread.interrupt_main()
 
 
 if __name__ == "__main__":

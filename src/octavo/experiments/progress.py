@@ -16,15 +16,15 @@ from rich.text import Text
 
 from octavo.experiments.cell import Cell
 from octavo.experiments.table import terminal_table
-from octavo.training.metrics_log import clock
+from octavo.io.progress import FEW_SECONDS, clock
 
 BAR_CHARACTERS = 24
-EVALUATION = re.compile(r"\s*\d+%  step ")  # what a training loop prints at each evaluation
+SIGN_OF_LIFE = re.compile(r"\s*\d+%  ")  # what a training loop prints at each evaluation, and long work now and then
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Stream(io.TextIOBase):
-    """Standard error of cells: the loop's evaluations are a sign of life, other lines are shown."""
+    """Standard error of cells: how far a cell has come is a sign of life, other lines are shown."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note, self.line, self.last = note, "", ""
@@ -32,7 +32,7 @@ class Stream(io.TextIOBase):
     def write(self, text: str) -> int:
         *whole, self.line = re.split(r"[\r\n]", self.line + text)
         for plain in map(without_escapes, whole):
-            if EVALUATION.match(plain):
+            if SIGN_OF_LIFE.match(plain):
                 self.last = plain
             elif plain:
                 self.note(plain)
@@ -57,8 +57,10 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         """Nothing is left open."""
 
-    def start_cell(self, cell: Cell, number: int, count: int, left: float | None) -> None:
-        """A cell is begun, the so-and-so-many-th; `left` is the time that all of them take from now on."""
+    def start_cell(self, cell: Cell, number: int, count: int, left: float | None, rest: float = 0.0) -> None:
+        """A cell is begun, the so-and-so-many-th; `left` is the time that everything takes from now on, of which `rest`
+        comes after this cell.
+        """
         self.note(f"{number} of {count}: {cell.title or cell.key}{time_left(left)}")
 
     def show_rows(self, rows: Sequence[Any], newest: str = "") -> None:
@@ -85,6 +87,7 @@ class LiveProgress(Progress):
         self.line, self.since = "", time.monotonic()
         self.cell_seconds: float | None = None
         self.left: float | None = None
+        self.rest = 0.0
         self.live = Live(get_renderable=self._drawn, console=self.console, refresh_per_second=2, transient=True,
                          redirect_stdout=False, redirect_stderr=False)  # fmt: skip
 
@@ -95,8 +98,9 @@ class LiveProgress(Progress):
     def __exit__(self, *_: object) -> None:
         self.live.stop()
 
-    def start_cell(self, cell: Cell, number: int, count: int, left: float | None) -> None:
-        self.line, self.cell_seconds, self.left = f"{number} of {count}: {cell.key}", cell.budget_seconds, left
+    def start_cell(self, cell: Cell, number: int, count: int, left: float | None, rest: float = 0.0) -> None:
+        self.line, self.cell_seconds = f"{number} of {count}: {cell.key}", cell.budget_seconds
+        self.left, self.rest = left, rest
         self.since, self.stream.last = time.monotonic(), ""
         self.live.refresh()  # a short cell might be over before the next regular one
 
@@ -114,10 +118,11 @@ class LiveProgress(Progress):
         spent = time.monotonic() - self.since
         if self.cell_seconds:
             done = min(BAR_CHARACTERS, int(BAR_CHARACTERS * spent / self.cell_seconds))
-            bar = f" {'━' * done}{'─' * (BAR_CHARACTERS - done)} {clock(max(0.0, self.cell_seconds - spent))}"
+            training = self.cell_seconds - spent
+            bar = f" {'━' * done}{'─' * (BAR_CHARACTERS - done)} {clock(training) if training > 0 else 'measuring'}"
         else:
             bar = f" {clock(spent)}"
-        left = time_left(max(0.0, self.left - spent) if self.left is not None else None)
+        left = time_left(max(self.rest, self.left - spent) if self.left is not None else None)
         line = Text(f"{self.line}{bar}{left}", no_wrap=True, overflow="ellipsis")
         last = Text(self.stream.last, "dim", no_wrap=True, overflow="ellipsis")
         table = terminal_table(self.rows, self.console.width)
@@ -128,6 +133,8 @@ def time_left(seconds: float | None) -> str:
     """The rest of a progress line."""
     if seconds is None:
         return ""
+    if seconds < FEW_SECONDS:
+        return "; a few seconds left"
     return f"; about {seconds / 60:.0f} min left" if seconds >= 90 else f"; about {seconds:.0f} s left"
 
 

@@ -7,7 +7,6 @@ KEY/             its run
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from octavo.errors import Stopped, UserError
 from octavo.experiments.cell import FINISHED, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
+from octavo.io import system
 from octavo.io.files import write_text
 from octavo.io.run_folder import CONFIG
 from octavo.models.parts.checks import check_positive
@@ -74,10 +74,12 @@ class Store:
         """Within it, no other command executes cells of this folder; the lock of a killed one is released with it."""
         with open(self.folder / HEADER, "rb") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(file.fileno())
             except BlockingIOError as error:
                 remedy = "wait for it or stop it, or choose another --out"
                 raise UserError(f"another command is at work in {self.folder}; {remedy}") from error
+            except OSError:  # a disk or a system without locks: nobody else can be seen
+                pass
             yield
 
     def find(self, cell: Cell) -> Outcome | None:
@@ -143,9 +145,11 @@ class Runner:
 
     def __init__(
         self, store: Store, progress: Progress, rows: RowsOf, count: int, jobs: int = 1, command: str = "",
-        executor: Executor | None = None,
+        executor: Executor | None = None, expected: Callable[[Cell], float] | None = None,
     ) -> None:  # fmt: skip
-        """`count`: how many cells there are in all; `command`: what resumes them."""
+        """`count`: how many cells there are in all; `command`: what resumes them; `expected`: how many seconds a cell
+        may take beside its budget, before such a one is finished.
+        """
         check_positive("jobs", jobs, 2)
         self.store, self.progress, self.rows, self.jobs = store, progress, rows, jobs
         self.count, self.command = count, command
@@ -153,6 +157,10 @@ class Runner:
         self.outcomes: Outcomes = {}
         self.begun = 0
         self.overhead: dict[str, list[float]] = {}  # of each model: seconds beside its budget
+        self.expected = expected
+        self.ratios: dict[tuple[str, bool], list[tuple[float, float]]] = {}  # of each kind of cell: taken, expected
+        self.later: Sequence[Cell] = ()  # what `run` will be called with after its present cells, for the time left
+        self.last_seconds = 0.0  # what comes after all cells
 
     def run(self, cells: Sequence[Cell]) -> Outcomes:
         """Execute what is not finished; the outcomes of the cells, in their order."""
@@ -183,7 +191,8 @@ class Runner:
         for i, cell in enumerate(cells):
             self.begun += 1
             self.store.start(cell)
-            self.progress.start_cell(cell, self.begun, self.count, self.time_left(cells[i:]))
+            left, rest = self.time_left(cells[i:]), self.time_left(cells[i + 1 :])
+            self.progress.start_cell(cell, self.begun, self.count, left, rest or 0.0)
             yield cell
 
     def finish(self, outcome: Outcome) -> None:
@@ -191,19 +200,39 @@ class Runner:
         cell = outcome.cell
         self.store.save(outcome)
         self.outcomes[cell.key] = outcome
-        self.overhead.setdefault(cell.model, []).append(outcome.seconds - (cell.budget_seconds or 0.0))
+        beside = outcome.seconds - (cell.budget_seconds or 0.0)
+        self.overhead.setdefault(cell.model, []).append(beside)
+        if self.expected is not None and outcome.error is None:
+            self.ratios.setdefault(_kind(cell), []).append((beside, self.expected(cell)))
         if outcome.error is not None:
             self.progress.note(f"{cell.key} failed: {outcome.error}")
         summary = outcome.value.get("summary", "")
         self.progress.show_rows(self.rows(self.outcomes), f"{cell.key}: {summary}" if summary else "")
 
     def time_left(self, cells: Sequence[Cell]) -> float | None:
-        """Seconds for the rest: their budgets, and what such cells took beside them; None where too little is known."""
+        """Seconds for the rest: their budgets, and what such cells took beside them, or may be expected to take; None
+        where too little is known.
+        """
+        if self.expected is not None:
+            left = sum((cell.budget_seconds or 0.0) + self._beside(cell) for cell in (*cells, *self.later))
+            return left / self.jobs + self.last_seconds
         known = {model: fmean(values) for model, values in self.overhead.items()}
         if not known and any(cell.budget_seconds is None for cell in cells):
             return None
         usual = fmean(known.values()) if known else 0.0
         return sum((cell.budget_seconds or 0.0) + known.get(cell.model, usual) for cell in cells) / self.jobs
+
+    def _beside(self, cell: Cell) -> float:
+        """Seconds beside its budget that a cell is expected to take, corrected by what cells of its kind took."""
+        assert self.expected is not None
+        found = self.ratios.get(_kind(cell), ())
+        taken, expected = (max(0.0, sum(column)) for column in zip(*found, strict=True)) if found else (1.0, 1.0)
+        return self.expected(cell) * (taken / expected if expected else 1.0)
+
+
+def _kind(cell: Cell) -> tuple[str, bool]:
+    """Cells that take about the same time for the same text."""
+    return cell.work, bool(cell.budget)
 
 
 def failures(outcomes: Mapping[str, Outcome]) -> dict[str, str]:

@@ -22,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from octavo.io.terminal import GAP, MIN_CELL, UNLIMITED, shorten, width_of
 from octavo.pages import sections
 
 Output = Literal["terminal", "page"]
-PLAIN_WIDTH = 160  # characters of a line where there is no terminal
-GAP_CHARACTERS = 3  # between two columns
+NAME_SHARE = 3  # a name or a title takes at most one part in so many of a terminal's width
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Column:
     rank: int = 0  # where there is no room for all, those of the lowest ranks are shown
     outputs: tuple[Output, ...] = ("terminal", "page")
     of_row: bool = False
-    if_varies: bool = False  # shown only where the rows have different values
+    if_varies: bool = False  # shown only where rows that have a value have different ones
     key: str = ""  # the name of the field
 
     def text(self, row: Any) -> str:
@@ -51,7 +51,7 @@ class Column:
     def is_needed(self, rows: Sequence[Any]) -> bool:
         """Whether it tells something about these rows."""
         texts = {self.text(row) for row in rows}
-        return len(texts) > 1 if self.if_varies else texts != {""}
+        return len(texts - {""}) > 1 if self.if_varies else texts != {""}
 
 
 def columns_of(row: type, output: Output, rows: Sequence[Any] = ()) -> tuple[Column, ...]:
@@ -84,12 +84,20 @@ def csv_text(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def fitting_columns(rows: Sequence[Any], width: int) -> list[Column]:
     """The columns that there is room for on a terminal, the most important first, in the table's order."""
     columns = columns_of(type(rows[0]), "terminal", rows)
-    widths = {one.key: max(map(len, (one.title, *(one.text(row) for row in rows)))) + GAP_CHARACTERS for one in columns}
+    widths = {
+        one.key: max(map(len, (one.title, *(cell_text(one, row, width) for row in rows)))) + GAP for one in columns
+    }
     chosen: list[Column] = []
     for one in sorted(columns, key=lambda one: one.rank):
-        if sum(widths[other.key] for other in (*chosen, one)) - GAP_CHARACTERS <= width:
+        if sum(widths[other.key] for other in (*chosen, one)) - GAP <= width:
             chosen.append(one)
     return [one for one in columns if one in chosen]
+
+
+def cell_text(column: Column, row: Any, width: int) -> str:
+    """The text of a cell on a terminal of that width."""
+    text = column.text(row)
+    return shorten(text, max(MIN_CELL, width // NAME_SHARE)) if column.align == "left" else text
 
 
 def terminal_table(rows: Sequence[Any], width: int) -> Table:
@@ -99,15 +107,15 @@ def terminal_table(rows: Sequence[Any], width: int) -> Table:
     for one in columns:
         table.add_column(one.title, justify=one.align, no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(one.text(row), getattr(row, "style", "")) for one in columns))
+        table.add_row(*(Text(cell_text(one, row, width), getattr(row, "style", "")) for one in columns))
     return table
 
 
 def table_text(rows: Sequence[Any], file: TextIO) -> str:
     """The table for a file: as wide as the terminal, if it is one."""
-    console = Console(file=file, highlight=False, width=None if file.isatty() else PLAIN_WIDTH)
+    console = Console(file=file, highlight=False, width=UNLIMITED)
     with console.capture() as drawn:
-        console.print(terminal_table(rows, console.width))
+        console.print(terminal_table(rows, width_of(file)))
     return "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import fcntl
 import glob
 import json
 import os
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from octavo.errors import UserError
+from octavo.io import system
 
 PART = ".part"  # ends the names of what is not whole yet
 STALE = 3600  # seconds after which a part that nobody holds a lock on is taken for a killed process's
@@ -24,7 +23,6 @@ REFUSALS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST,
     errno.ENOENT, errno.ELOOP, errno.EIO, errno.EBUSY,
 )  # fmt: skip
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux: names are relative to the working directory; swap the two
 
 
 @contextmanager
@@ -45,12 +43,13 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         with _naming(path), os.fdopen(handle, "wb") as file:
             _lock(file.fileno())
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            system.set_usual_permissions(name, 0o666)
             yield file
             file.flush()
             os.fsync(file.fileno())
-            os.replace(name, target)
-        _sync(target.parent)
+        with _naming(path):
+            os.replace(name, target)  # when it is closed: Windows renames no open file
+        system.sync(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -70,32 +69,30 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
         work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART))
-    handle = os.open(work, os.O_RDONLY)
+    handle = system.open_folder(work)
     try:
         with _naming(path):
-            _lock(handle)
-            work.chmod(0o777 & ~_umask())
+            if handle is not None:
+                _lock(handle)
+            system.set_usual_permissions(work, 0o777)
             yield work
             for file in work.rglob("*"):
                 if file.is_file():
-                    _sync(file)
+                    system.sync(file)
             _swap_in(work, target)
-        _sync(target.parent)
+        system.sync(target.parent)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
-def read_utf8(path: Path) -> str:
-    """The text of a file, which must be UTF-8."""
-    try:
-        return path.read_bytes().decode()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} must be UTF-8: byte {error.start:,} is not; convert it, with iconv say") from error
+def check_new(path: str | Path, force: bool = False) -> None:
+    """Refuse to replace a file, or to write into a folder that holds something, unless that is asked for."""
+    if not force and (os.path.isfile(path) or (os.path.isdir(path) and os.listdir(path))):
+        raise UserError(f"{path} exists and is not replaced; choose another name, or add --force")
 
 
 def lines_of(text: str) -> list[str]:
@@ -121,6 +118,11 @@ def json_records(lines: Iterable[str | bytes], source: str | Path) -> Iterator[t
         yield place, record
 
 
+def thousands(count: int) -> str:
+    """A number of parameters, tokens or bytes to the last digit: 855553 as 855,553."""
+    return f"{count:,}"
+
+
 def size(count: float) -> str:
     """A number of bytes in words: 1115394 as 1.1 MB."""
     for unit in ("B", "kB", "MB"):
@@ -135,7 +137,7 @@ def _swap_in(work: Path, path: Path) -> None:
     if not path.exists():
         os.rename(work, path)
         return
-    if _exchange(work, path):
+    if system.exchange(work, path):
         shutil.rmtree(work, ignore_errors=True)
         return
     # Without an exchange a kill between the two renames leaves the old folder only under its temporary name.
@@ -143,15 +145,6 @@ def _swap_in(work: Path, path: Path) -> None:
     os.rename(path, aside / "old")
     os.rename(work, path)
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names in one step, so that neither is ever missing; False where the system or its disk cannot."""
-    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
-    if renameat2 is None:
-        return False
-    done: int = renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
-    return done == 0
 
 
 def _sweep(path: Path) -> None:
@@ -163,7 +156,7 @@ def _sweep(path: Path) -> None:
                 continue
             handle = os.open(part, os.O_RDONLY)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(handle)
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
             finally:
                 os.close(handle)
@@ -173,7 +166,7 @@ def _sweep(path: Path) -> None:
 
 def _lock(handle: int) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.lock(handle)
     except OSError:  # a file system without locks cannot be swept either
         return
 
@@ -195,18 +188,3 @@ def _naming(path: str | Path) -> Iterator[None]:
         if error.filename is None and error.errno is not None:  # say at least which file it was
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _sync(path: Path) -> None:
-    """See to it that a file, or the names in a folder, are on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

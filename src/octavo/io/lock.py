@@ -6,8 +6,6 @@ message to whoever comes second.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import socket
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.errors import UserError
+from octavo.io import system
 
 
 def lock_file(path: str | Path) -> Path:
@@ -37,11 +36,11 @@ def locked(path: str | Path | None, doing: str = "trains") -> Iterator[None]:
     handle = _take(file, path)
     try:
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
-        os.truncate(handle, 0)
-        os.pwrite(handle, json.dumps(holder).encode(), 0)
+        system.write_whole(handle, json.dumps(holder).encode())
         yield
     finally:
-        file.unlink(missing_ok=True)  # while it is held, so that nobody takes a file that is about to go
+        with suppress(PermissionError):  # Windows deletes no open file; it stays, and nobody holds it
+            file.unlink(missing_ok=True)  # while it is held, so that nobody takes a file that is about to go
         os.close(handle)
         for folder in made:  # empty where the work was refused before it wrote anything
             with suppress(OSError):
@@ -51,19 +50,19 @@ def locked(path: str | Path | None, doing: str = "trains") -> Iterator[None]:
 def _take(file: Path, path: str | Path) -> int:
     while True:
         try:
-            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | system.NOT_INHERITED, 0o666)
         except OSError as error:
             raise UserError(f"cannot write {file}: {error.strerror}; choose another --out") from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(handle)
+        except BlockingIOError as error:
+            holder = read_holder(file)
+            os.close(handle)
+            raise UserError(
+                f"one process at a time trains in {path}: process {holder.get('pid', '?')} on "
+                f"{holder.get('host', '?')} {holder.get('doing', 'trains')} there; wait for it, or stop it"
+            ) from error
         except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                holder = read_holder(file)
-                os.close(handle)
-                raise UserError(
-                    f"one process at a time trains in {path}: process {holder.get('pid', '?')} on "
-                    f"{holder.get('host', '?')} {holder.get('doing', 'trains')} there; wait for it, or stop it"
-                ) from error
             if _is_alive(read_holder(file)):  # a file system without locks: only the text can tell
                 os.close(handle)
                 raise UserError(
@@ -88,12 +87,10 @@ def _is_alive(holder: dict[str, Any]) -> bool:
     if holder.get("host") != socket.gethostname():
         return bool(holder)
     try:
-        os.kill(int(holder.get("pid", 0)), 0)
-    except (ProcessLookupError, ValueError, TypeError):
+        pid = int(holder.get("pid", 0))
+    except (ValueError, TypeError):
         return False
-    except PermissionError:
-        return True
-    return int(holder.get("pid", 0)) != os.getpid()
+    return pid != os.getpid() and system.is_alive(pid)
 
 
 def _is_same(handle: int, file: Path) -> bool:

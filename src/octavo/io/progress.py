@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 Advance = Callable[[float], None]
 Listener = Callable[[float, float], None]  # gets how much is done, and of how much
+VERBOSE: ContextVar[bool] = ContextVar("VERBOSE", default=False)  # progress also where there is no terminal
+LINE_SECONDS = 5.0  # between two lines of progress where there is no terminal
 LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
+
+FEW_SECONDS = 3.0  # below, no number is given: the last of them pass while something is still being done
+
+
+def clock(seconds: float) -> str:
+    """75.2 as 1:15."""
+    minutes, left = divmod(round(max(0.0, seconds)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{left:02}" if minutes >= 60 else f"{minutes}:{left:02}"
+
+
+def show_left(seconds: float) -> str:
+    """How long work that is not done yet will take: never nothing."""
+    return "a few seconds left" if seconds < FEW_SECONDS else f"{clock(seconds)} left"
 
 
 @contextmanager
@@ -29,17 +45,36 @@ def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
         yield _notify(listener, total)
         return
     if not sys.stderr.isatty():
-        yield lambda amount: None
+        yield _notify(_lines_of(label), total) if VERBOSE.get() else lambda amount: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        """The time left, once it is known."""
+
+        def render(self, task: Task) -> Text:
+            return Text("" if task.time_remaining is None else show_left(task.time_remaining))
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
-    bar = Progress(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-                   console=Console(stderr=True), transient=True)  # fmt: skip
+    bar = Progress(*columns, TimeElapsedColumn(), Left(), console=Console(stderr=True), transient=True)
     with bar:
         task = bar.add_task(f"{label} ({total:,.0f} {unit})" if unit else label, total=total)
         yield lambda amount: bar.advance(task, amount)
+
+
+def _lines_of(label: str) -> Listener:
+    """A listener that prints a line now and then, and at the end."""
+    last = time.monotonic()
+
+    def show(done: float, total: float) -> None:
+        nonlocal last
+        if done >= total or time.monotonic() - last > LINE_SECONDS:
+            last = time.monotonic()
+            print(f"{label}: {done / max(total, 1e-9):.0%}", file=sys.stderr)
+
+    return show
 
 
 def _notify(listener: Listener, total: float) -> Advance:

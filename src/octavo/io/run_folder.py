@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo import __version__
-from octavo.errors import UserError
+from octavo.errors import UserError, nearest
 from octavo.io.files import PART, whole_file, whole_folder
 from octavo.io.old_records import current_record
 
@@ -29,6 +29,7 @@ CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE, BOARD = OURS = (
     "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "samples.txt", "report.html", "state",
     "tensorboard",
 )  # fmt: skip
+COMPARISON = "comparison.json"  # in the folder of a comparison: its rows
 LARGEST_JSON = 1 << 28  # bytes of a tokenizer; a record has far fewer
 LARGEST_RECORD = 1 << 24
 MOST_DIGITS = 40  # of a whole number in it
@@ -39,7 +40,7 @@ KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
     "model": str, "task": str,
     "corpus": {"name": str, "source": list, "errors": str, "field": str, "preprocess": list, "valid_source": list,
                "train": PART_OF_TEXT, "valid": PART_OF_TEXT},
-    "preprocess": list, "notes": list, "seed": int, "train_seconds": NUMBER, "train_tokens": int,
+    "preprocess": list, "notes": list, "other_text": list, "seed": int, "train_seconds": NUMBER, "train_tokens": int,
     "result": {"bits_per_byte": (*NUMBER, type(None)), "impossible": int, "tokens": int, "label": str},
 }  # fmt: skip
 
@@ -104,8 +105,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
     """config.json of a run folder, with every value of the kind that it should be."""
     path = Path(path)
     if not (path / CONFIG).is_file():
-        near = f"; runs here: {', '.join(map(str, found))}" if (found := find_runs(path.parent)[:5]) else ""
-        raise UserError(f"{path} is not a run: it has no {CONFIG}{near or '; make one with octavo train'}")
+        raise UserError(f"{path} is not a run: it has no {CONFIG}; {_advice(path)}")
     record = read_json(path / CONFIG, LARGEST_RECORD)
     if not isinstance(record, dict) or "octavo" not in record:
         raise UserError(
@@ -119,6 +119,29 @@ def read_record(path: str | Path) -> dict[str, Any]:
     if wrong := _wrong_kind(record, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
     return record
+
+
+def find_run(path: str | Path) -> Path:
+    """The folder of a run: as it is named, or, in a comparison's folder, by the name or the title of its row."""
+    path = Path(path)
+    if path.exists() or not (path.parent / COMPARISON).is_file():
+        return path
+    try:
+        rows = read_json(path.parent / COMPARISON)["rows"]
+        named = {str(row[key]).casefold(): row["run"] for row in rows for key in ("title", "model") if row["run"]}
+    except (UserError, KeyError, TypeError):
+        return path
+    return path.parent / named[path.name.casefold()] if path.name.casefold() in named else path
+
+
+def _advice(path: Path) -> str:
+    """What to do where a run was named that is not there."""
+    if (inside := find_runs(path)) and not path.name.startswith("."):
+        return f"but it holds runs; name one, such as {inside[0]}"
+    known = {one.name: str(one) for one in find_runs(path.parent)}
+    if near := nearest(path.name, known):
+        return f"did you mean {known[near]}?"
+    return f"runs here: {', '.join(list(known.values())[:5])}" if known else "make one with octavo train"
 
 
 def _wrong_kind(record: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:

@@ -83,7 +83,8 @@ SPEC = ModelSpec(
     "bag", "bag: how often each token occurs", "how often each token occurs, whatever came before", "counts",
     Bag, BagConfig, fitting="counts",
     fit=lambda x_N, config, tokenizer, context: Fitted(Bag.fit(x_N, config, tokenizer.vocab)),
-    cost=lambda config, V, shape: Cost("bag", V, shape, (), (Cache(),), 8 * V),  # float64 probabilities
+    cost=lambda config, V, shape: Cost("bag", V, shape, (), (Cache(),), 8 * V, V),  # float64 probabilities
     views=(View("unigram", "Unigram", "token-table", "unigram"),),
     summarise=lambda model, tokens: f"bag of {tokens}, add-{model.config.k:g}", details=_likeliest,
+    equation="p(w) = (n(w) + k) / Σ_v (n(v) + k)",
 )  # fmt: skip

@@ -260,4 +260,8 @@ SPEC = ModelSpec(
     views=(View("attention", "Attention", "token-maps", "encoder-attention"),
            View("masked", "Masked words", "masked", "masked-words")),
     exports=("hf",),
+    equation="""x_t = norm(E[token_t] + position_t + segment_t)
+x_t ← norm(x_t + O Σ_s softmax_s(q_t · k_s / √K) v_s), over all tokens s
+x_t ← norm(x_t + MLP(x_t))
+p(token_t | the text with token_t hidden) = softmax(E norm(gelu(W x_t + b)) + c)""",
 )  # fmt: skip

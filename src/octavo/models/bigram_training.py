@@ -27,7 +27,7 @@ from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Tap, View
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.validation_chunks import hold_out
-from octavo.text.word_vectors import match_vectors
+from octavo.text.word_vectors import match_vectors, read_origin
 
 EVERY = 50  # steps between measurements on the validation chunks
 COUNTED = 1 << 24  # tokens counted at once
@@ -228,12 +228,14 @@ def _fit(x_N: Tensor, config: BigramConfig, tokenizer: Tokenizer, context: FitCo
     """From the config's word vectors, where it names some."""
     history: list[dict[str, Any]] = []
     start: tuple[Any, Any] = (None, None)
-    generator, notes = seeded_generator(context.seed), []
+    generator, notes, origins = seeded_generator(context.seed), [], []
     if config.vectors:
+        origins = [read_origin(config.vectors)]
         counts_V = torch.bincount(x_N, minlength=tokenizer.vocab).cpu().numpy()
         match = match_vectors(config.vectors, tokenizer, counts_V)
         start, notes = (torch.from_numpy(match.vectors_VD), torch.from_numpy(match.known_V)), match.notes
-    return Fitted(fit_bigram(x_N, config, tokenizer.vocab, generator, *start, history.append), history, notes)
+    model = fit_bigram(x_N, config, tokenizer.vocab, generator, *start, history.append)
+    return Fitted(model, history, notes, origins)
 
 
 def _cost(config: BigramConfig, V: int, shape: Shape) -> Cost:
@@ -254,4 +256,5 @@ SPEC = ModelSpec(
     views=(View("gates", "Hidden units", "token-rows", "tapped-values",
                 (Tap("hidden", "the output of the layer", signed=True),)),),
     summarise=lambda model, tokens: f"neural bigram of {tokens}, {model.config.hidden} hidden units",
+    equation="h = σ(x_t W_1 + b_1)\np(x_{t+1} | x_t) = softmax(h W_2 + b_2)",
 )  # fmt: skip

@@ -190,15 +190,19 @@ def grown(model: Dan, further_UD: Tensor) -> Dan:
     return larger
 
 
+HEAD_EQUATION = "x ← max(0, W x + b), layer by layer\np(class | text) = softmax(V x + c)"
 DAN_SPEC = ModelSpec(
     "dan", "deep averaging network", "the average of a text's word vectors, then hidden layers", "classifier", Dan,
     DanConfig, task="classification",
+    equation=f"x = mean of the vectors of the text's words\n{HEAD_EQUATION}",
 )  # fmt: skip
 LINEAR_SPEC = ModelSpec(
     "linear-classifier", "linear classifier", "one weight for each n-gram and class", "classifier", Linear,
     LinearConfig, task="classification",
+    equation="p(class | text) = softmax(Σ_g w_g / √G + b), over the text's G n-grams g",
 )  # fmt: skip
 HEAD_SPEC = ModelSpec(
     "head", "classifier head", "hidden layers on the vectors of a trained model", "classifier", Head, HeadConfig,
     task="classification",
+    equation=f"x = the text's vector under the model below\n{HEAD_EQUATION}",
 )  # fmt: skip

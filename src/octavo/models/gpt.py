@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
-from octavo.models.cost.parts import Shape, parameter_count
+from octavo.models.cost.parts import Shape
 from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import Place
 from octavo.models.parts.block import TransformerBlock, add_positions
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import Norm, init_tables
 from octavo.models.recurrent import layers_of
-from octavo.models.spec import ModelSpec, Preset
+from octavo.models.spec import Candidate, ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles
 
@@ -99,7 +99,7 @@ class GPT(LanguageModel[State]):
     def _move(self, state: State) -> State:
         """The state of a new context that begins with the last tokens of the full one."""
         kept_BS = state[1][:, self.config.moves :]
-        return self._read(self.start(len(kept_BS)), kept_BS)[1]
+        return self._read(self.start(kept_BS.shape[0]), kept_BS)[1]
 
     def _read(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         """Absorb tokens for which there is room."""
@@ -178,7 +178,7 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     features = f", {config.features} features" if config.attention == "linear" else ""
     reading = transformer_cost(config, model.vocab, Shape(past=config.context - 1)).total("forward")
     return Table("", (), (
-        ("parameters", f"{parameter_count(model):,}"), ("blocks", f"{config.layers}, of width {config.width}"),
+        ("blocks", f"{config.layers}, of width {config.width}"),
         ("attention", f"{config.attention}{window}{features}; heads: {config.heads}{shared}"),
         ("positions", config.positions), ("context", f"{config.context} tokens"),
         ("feed-forward", f"{config.feed_forward}, {config.inner} wide"), ("norm", config.norm),
@@ -186,25 +186,41 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     ))  # fmt: skip
 
 
+TITLE = "transformer, full attention"
+PRESETS = {
+    "local": Preset(
+        "transformer, local attention", "gpt --attention local: each layer sees the last few tokens",
+        GPTConfig(attention="local"),
+    ),
+    "linear": Preset(
+        "transformer, linear attention", "gpt --attention linear: attention with a state of constant size",
+        GPTConfig(attention="linear"),
+    ),
+    "synthesizer": Preset(
+        "transformer, synthesizer", "gpt --attention dense: attention without comparing tokens",
+        GPTConfig(attention="dense"),
+    ),
+}  # fmt: skip
+
+
+def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
+    presets = (Candidate(name, preset.title, name) for name, preset in PRESETS.items())
+    return Candidate("gpt", TITLE, "gpt", tokenizers=("bpe",)), *presets
+
+
 SPEC = ModelSpec(
-    "gpt", "transformer, full attention", "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost,
-    presets={
-        "local": Preset(
-            "transformer, local attention", "gpt --attention local: each layer sees the last few tokens",
-            GPTConfig(attention="local"),
-        ),
-        "linear": Preset(
-            "transformer, linear attention", "gpt --attention linear: attention with a state of constant size",
-            GPTConfig(attention="linear"),
-        ),
-        "synthesizer": Preset(
-            "transformer, synthesizer", "gpt --attention dense: attention without comparing tokens",
-            GPTConfig(attention="dense"),
-        ),
-    },
+    "gpt", TITLE, "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost, presets=PRESETS,
+    candidates=_candidates,
     views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW),
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
-    details=_details, exports=("hf",),
+    details=_details, exports=("hf", "gguf"),
+    equation="""x_t = E[token_t]
+x_t ← x_t + O attention(norm(x_t)); y_t = Σ_s a_{ts} v_s with a_{ts} = softmax_s(q_t · k_s / √K), over s ≤ t
+x_t ← x_t + MLP(norm(x_t))
+p(token_{t+1} | token_1 .. token_t) = softmax(E norm(x_t))
+local: t - s < window
+linear: y_t = φ(q_t) S_t / (φ(q_t) · z_t), S_t = S_{t-1} + φ(k_t) v_tᵀ, z_t = z_{t-1} + φ(k_t)
+synthesizer: the weights a_{ts} come from token t alone""",
     unused_settings=lambda config: () if "attention_window" in config.kind.settings else ("attention_window",),
 )  # fmt: skip

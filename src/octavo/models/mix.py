@@ -6,17 +6,19 @@ B batch, T time, V vocabulary, I parts, G context classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel
+from octavo.core import MAX_REWIND_TOKENS, LanguageModel, Session, scan
 from octavo.errors import UserError
 from octavo.models.parts.checks import check_distribution, check_not_negative
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import Table, View
+from octavo.ops.tracing import is_tracing
 
 State = tuple[Any, ...]
 
@@ -26,7 +28,7 @@ class MixConfig:
     """How a mixture is made."""
 
     by_class: bool = True
-    """Weights for each context class (for instance each length of the longest matched n-gram); off, one set for all."""
+    """Weights for each context class (as each length of the longest matched n-gram); --no-by-class: one for all."""
     rounds: int = 100
     """At most so many rounds of expectation-maximisation."""
 
@@ -126,6 +128,62 @@ class Mix(LanguageModel[State]):
             return self.logw_GI.expand(batch, -1)
         return self.logw_GI[self.parts[self.gate].context_class(states[self.gate])]
 
+    def session(self, state: State, tokens: int = 1 << 30) -> Session[State]:
+        """The parts' own sessions side by side."""
+        return Session(self, state) if is_tracing() else MixSession(self, state, tokens)
+
+
+class MixSession(Session[State]):
+    """A session of each part; only the votes are added here."""
+
+    def __init__(self, model: Mix, state: State, tokens: int = 1 << 30) -> None:
+        self.model = self.mix = model
+        self.sessions = [part.session(s, tokens) for part, s in zip(model.parts, state, strict=True)]
+        self.back = 0  # tokens that every part can take back
+
+    @property
+    def state(self) -> State:
+        return tuple(session.state for session in self.sessions)
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self.back = 0
+        for session, part in zip(self.sessions, state, strict=True):
+            session.state = part
+
+    def step(self, x_B: Tensor) -> Tensor:
+        logp_IBV = torch.stack([session.step(x_B).double().log_softmax(-1) for session in self.sessions])
+        self.back = min(MAX_REWIND_TOKENS, self.back + 1)
+        return (self._logw(len(x_B)).T[:, :, None] + logp_IBV).logsumexp(0)
+
+    def predict(self, x_B: Tensor) -> Tensor:
+        p_IBV = torch.stack([session.predict(x_B) for session in self.sessions])
+        self.back = min(MAX_REWIND_TOKENS, self.back + 1)
+        return (self._logw(len(x_B)).exp().T[:, :, None] * p_IBV).sum(0)
+
+    def absorb(self, x_BT: Tensor) -> Tensor:
+        self.calls += 1
+        logits = [self.step(x_B) for x_B in x_BT.unbind(1)]
+        return torch.stack(logits, 1) if logits else scan(self.mix, self.state, x_BT)[0]
+
+    def rewind(self, count: int) -> None:
+        if not 0 <= count <= self.back:
+            raise UserError(f"only the last {self.back} tokens can be taken back: count={count}; fork before instead")
+        self.back -= count
+        for session in self.sessions:
+            session.rewind(count)
+
+    def fork(self) -> MixSession:
+        other = copy(self)
+        other.sessions = [session.fork() for session in self.sessions]
+        other.back = 0  # a fork need not be able to take back what came before it
+        return other
+
+    def _logw(self, batch: int) -> Tensor:
+        """logw_BI at this place."""
+        logw_GI = self.mix.logw_GI
+        return logw_GI.expand(batch, -1) if len(logw_GI) == 1 else logw_GI[self.sessions[self.mix.gate].context_class()]
+
 
 def _weights(model: Mix, spell: Callable[[int], str]) -> Table:
     """The weight of each part, for each class of contexts."""
@@ -148,4 +206,5 @@ SPEC = ModelSpec(
     candidates=lambda seconds, device: [Candidate("mix", "mixture", "mix")],
     summarise=lambda model, tokens: f"mix of {', '.join(map(short_title, model.parts))} of {tokens}",
     details=_weights, parts=lambda model: model.parts,
+    equation="p(w | c) = Σ_i w_{i,g(c)} p_i(w | c), where g(c) is the class of the context c",
 )  # fmt: skip

@@ -38,7 +38,7 @@ class RecurrentConfig:
     dropout: float = 0.0
     """Dropout: of embeddings, between layers and before the output."""
     tied: bool = True
-    """Take the embeddings as output weights too."""
+    """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     init: Init = "orthogonal"
     """How recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
     forget_bias: float = 1.0
@@ -180,6 +180,7 @@ class GRU(Recurrent):
     """h' = (1 - z) n + z h: the update gate z says how much of the old state stays."""
 
     cell = "gru"
+    muon_learning_rate = 0.08  # better than 0.05 on four texts, by 0.009 bits per byte after 60 s and 0.026 after 180 s
 
 
 class LSTM(Recurrent):
@@ -241,17 +242,35 @@ def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:
     return replace(output(N, V, D, tied, bias=V), saved=N * D, saved_bytes=N * (4 * V + 8) + 4)
 
 
-def _spec(model: type[Recurrent], title: str, description: str, **short: Any) -> ModelSpec:
+EQUATIONS: dict[Cell, str] = {
+    "rnn": "h_t = tanh(W x_t + U h_{t-1} + b)",
+    "gru": """r_t = σ(W_r x_t + U_r h_{t-1} + b_r)
+z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
+n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + c_n))
+h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}""",
+    "lstm": """i_t = σ(W_i x_t + U_i h_{t-1} + b_i)
+f_t = σ(W_f x_t + U_f h_{t-1} + b_f)
+g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
+o_t = σ(W_o x_t + U_o h_{t-1} + b_o)
+c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t
+h_t = o_t ⊙ tanh(c_t)""",
+}
+
+
+def _spec(
+    model: type[Recurrent], title: str, description: str, tokenizers: tuple[str, ...] = (), **short: Any
+) -> ModelSpec:  # fmt: skip
     cell = model.cell
     return ModelSpec(
         cell, title, description, "recurrent", model, RecurrentConfig, cost=partial(recurrent_cost, cell),
         views=(gates_view(*TAPS[cell]), GRADIENT_FLOW),
-        candidates=lambda seconds, device: [Candidate(cell, title, cell, short_budget(seconds, **short))],
+        candidates=lambda seconds, device: [Candidate(cell, title, cell, short_budget(seconds, **short), tokenizers)],
         summarise=lambda model, tokens:
             f"{cell.upper()} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
+        equation=f"{EQUATIONS[cell]}\np(x_{{t+1}} | x_1 .. x_t) = softmax(E h_t + b)",
     )  # fmt: skip
 
 
 RNN_SPEC = _spec(RNN, "plain recurrent network", "a plain recurrent network")
-GRU_SPEC = _spec(GRU, "GRU", "a recurrent network with two gates", width=NARROW_GRU)
+GRU_SPEC = _spec(GRU, "GRU", "a recurrent network with two gates", ("char", "bpe"), width=NARROW_GRU)
 LSTM_SPEC = _spec(LSTM, "LSTM", "a recurrent network with gates and a cell")

@@ -35,13 +35,13 @@ class RNNAttentionConfig:
     dropout: float = 0.0
     """The share of values dropped while training: of embeddings and before the output."""
     tied: bool = True
-    """Take the embeddings as output weights too."""
+    """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     score: ScoreKind = "scaled"
     """How a state is matched with an earlier one: s·h, s·h / sqrt(D), or v·tanh(W s + U h)."""
     memory: int = 64
     """Number of earlier states that it attends to; 0: all."""
     norm: bool = True
-    """Bring each state to a mean square of one before it is used; without it h = s + a grows step by step."""
+    """Bring each state to a mean square of one before it is used; --no-norm lets h = s + a grow step by step."""
     init: Init = "orthogonal"
     """How the recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
 
@@ -187,4 +187,8 @@ SPEC = ModelSpec(
     ],
     summarise=lambda model, tokens:
         f"{model.config.cell.upper()} with attention, of {tokens}, {model.config.width} units",
+    equation="""s_t = RNN(x_t, h_{t-1})
+a_t = Σ_i softmax_i(s_t · h_i / √D) h_i, over the last M states before t; a_1 = 0
+h_t = norm(s_t + a_t)
+p(x_{t+1} | x_1 .. x_t) = softmax(E h_t + b)""",
 )  # fmt: skip

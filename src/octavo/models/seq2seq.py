@@ -58,7 +58,7 @@ class Seq2SeqConfig:
     norm: Literal["rms", "layer"] = "rms"
     """The norm before each part."""
     qk_norm: bool = True
-    """Bring queries and keys to a mean square of one."""
+    """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are."""
     bias: bool = False
     """Biases in products and norms."""
     tied: Literal["all", "target", "none"] = "all"
@@ -248,4 +248,9 @@ ALIGNMENT = View("attention", "Alignment", "token-maps", "alignment")
 SPEC = ModelSpec(
     "seq2seq", "encoder-decoder transformer", "a transformer that translates; see also translate", "encoder-decoder",
     Seq2Seq, Seq2SeqConfig, task="translation", cost=seq2seq_cost, views=(ALIGNMENT,),
+    equation="""m_s = encoder(source), whose tokens attend to each other
+x_t ← x_t + O attention(norm(x_t)), over the target's tokens up to t
+x_t ← x_t + O Σ_s softmax_s(q_t · k(m_s) / √K) v(m_s)
+x_t ← x_t + MLP(norm(x_t))
+p(y_{t+1} | y_1 .. y_t, source) = softmax(E norm(x_t))""",
 )  # fmt: skip

@@ -204,4 +204,9 @@ SPEC = ModelSpec(
     "seq2seq-recurrent", "recurrent encoder-decoder", "a recurrent network with attention that translates",
     "encoder-decoder", RecurrentSeq2Seq, RecurrentSeq2SeqConfig, task="translation", cost=recurrent_seq2seq_cost,
     views=(ALIGNMENT,),
+    equation="""m_i = [→h_i, ←h_i], what both directions say of the source's token i
+s_t = GRU(y_t, s_{t-1})
+a_t = Σ_i softmax_i(v · tanh(W s_t + U m_i)) m_i
+h_t = tanh(C [s_t, a_t])
+p(y_{t+1} | y_1 .. y_t, source) = softmax(E h_t + b)""",
 )  # fmt: skip

@@ -17,9 +17,12 @@ from octavo.core import LanguageModel
 from octavo.models.cost.parts import Cost
 from octavo.models.views import Bars, Table, View
 from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.word_vectors import Origin
 
 Fitting = Literal["counts", "gradient", "mixture"]
 SHORT_BUDGET_SECONDS = 60.0  # of training: in less, a model gets further with settings of its own
+MULTI_BYTE = 1.5  # bytes per character, from which on other tokenizers are compared: English has 1.0, Russian 1.8,
+# Chinese nearly 3
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,18 @@ class Candidate:
     title: str
     model: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tokenizers: tuple[str, ...] = ()
+    """That it is compared with as well, where the characters of the text have several bytes: char, bpe."""
+    variant_of: str = ""
+    """The name of the candidate that this is with another tokenizer."""
+
+    def variants(self) -> tuple[Candidate, ...]:
+        """The candidate with each of its further tokenizers."""
+        return tuple(
+            Candidate(f"{self.name}-{one}", f"{self.title}, {one} tokens", self.model,
+                      {**self.settings, "tokenizer": one}, variant_of=self.name)
+            for one in self.tokenizers
+        )  # fmt: skip
 
 
 class FitContext(NamedTuple):
@@ -54,6 +69,7 @@ class Fitted(NamedTuple):
     model: LanguageModel[Any]
     history: Sequence[dict[str, Any]] = ()  # rows of metrics.jsonl
     notes: Sequence[str] = ()  # for the user
+    learnt_from: Sequence[Origin] = ()  # what it started from, beside the text it was given: pretrained vectors
 
 
 FitFunction = Callable[[Tensor, Any, Tokenizer, FitContext], Fitted]
@@ -85,7 +101,7 @@ class ModelSpec:
     presets: Mapping[str, Preset] = field(default_factory=dict)
     cost: Callable[[Any, Any, Any], Cost] | None = None
     """cost(config, vocab, shape) of a language model; of other tasks, sizes instead of vocab. None: counted from the
-    weights' shapes (`octavo.cost.cost_from_weights`)."""
+    weights' shapes (`octavo.costs.cost_from_weights`)."""
     views: tuple[View, ...] = ()
     """What `octavo inspect` and the studio can show of it."""
     candidates: CandidateFunction | None = None
@@ -104,7 +120,9 @@ class ModelSpec:
     unused_settings: Callable[[Any], Sequence[str]] = lambda config: ()
     """Settings that a config has and does not use: advice leaves them out."""
     exports: tuple[str, ...] = ()
-    """Formats that `octavo export` can write it in: arpa, hf."""
+    """Formats that `octavo export` can write it in, besides ONNX, which takes every network: arpa, hf, gguf."""
+    equation: str = ""
+    """What it computes, an equation a line in the letters of the code: h_t = tanh(W x_t + U h_{t-1} + b)."""
 
     @property
     def trained_by_gradient(self) -> bool:
@@ -115,8 +133,17 @@ class ModelSpec:
         """Whether its views show values between 0, shut, and 1, open."""
         return any(not tap.signed for view in self.views for tap in view.taps)
 
-    def compared_as(self, seconds: float | None = None, device: str = "cpu") -> tuple[Candidate, ...]:
-        """The model's rows in `octavo compare`, for so many seconds of training on a device."""
+    def compared_as(
+        self, seconds: float | None = None, device: str = "cpu", bytes_per_character: float = 1.0
+    ) -> tuple[Candidate, ...]:
+        """The model's rows in `octavo compare`, for so many seconds of training on a device; with other tokenizers
+        too where the characters of the text have at least 1.5 bytes on average."""
+        rows = self._candidates(seconds, device)
+        return (
+            rows if bytes_per_character < MULTI_BYTE else tuple(one for row in rows for one in (row, *row.variants()))
+        )
+
+    def _candidates(self, seconds: float | None, device: str) -> tuple[Candidate, ...]:
         if self.candidates is not None:
             return tuple(self.candidates(seconds, device))
         if self.task != "language" or self.fitting == "mixture":

@@ -34,7 +34,7 @@ class View:
     title: str
     kind: Kind
     source: str | Callable[..., Any] = ""
-    """An implementation that octavo.inspect knows by name, or a function (model, x_N) that gives the kind's data:
+    """An implementation that octavo.inspection knows by name, or a function (model, x_N) that gives the kind's data:
     token-rows: TokenRow's; token-maps: TokenMaps; token-table: a TokenTable; layers: LayerPrediction's."""
     taps: tuple[Tap, ...] = ()
     """token-rows: the values shown."""

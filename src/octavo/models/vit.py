@@ -287,12 +287,18 @@ def patch_attention(pattern: Pattern, T: int, each: int) -> Part:
 
 
 IMAGE_ATTENTION = View("image", "Image", "image", "image-attention")
+VIT_EQUATION = """x_n = W patch_n + b + position_n
+x_n ← x_n + O attention(norm(x_n)); y_n = Σ_m softmax_m(q_n · k_m / √K) v_m, over the patches m that n attends to
+x_n ← x_n + MLP(norm(x_n))
+p(class | image) = softmax(W mean_n(norm(x_n)) + b)"""
 VIT_SPEC = ModelSpec(
     "vit", "vision transformer", "a vision transformer: classifies images, such as digits or a folder of pictures",
     "vision", Vit, VitConfig, task="images", cost=partial(vision_cost, "vit", Vit), views=(IMAGE_ATTENTION,),
+    equation=VIT_EQUATION,
 )  # fmt: skip
 DAVIT_SPEC = ModelSpec(
     "davit", "vision transformer with channel attention",
     "a vision transformer with attention between patches and between channels in turn", "vision", DaVit, DaVitConfig,
     task="images", cost=partial(vision_cost, "davit", DaVit), views=(IMAGE_ATTENTION,),
+    equation=f"{VIT_EQUATION}\nevery second layer: y_c = Σ_d softmax_d(q_c · k_d / √N) v_d, over channels d of a group",
 )  # fmt: skip

@@ -27,6 +27,7 @@ from octavo.text.chunks import rechunk
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
 NOT_COMPARABLE = "not comparable"
+OTHER_TEXT = "used other text"  # than the training part: pretrained vectors, for one; it may be the reported text
 
 
 @dataclass
@@ -70,6 +71,10 @@ class Score:
         record = {"name": self.name, **numbers, "policy": self.policy, "label": self.label}
         rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
         return record | rows | ({"passages": plain_json(self.passages)} if self.passages else {})
+
+    def __repr__(self) -> str:
+        label = f", {self.label}" if self.label else ""
+        return f"<octavo score of {self.name}: {self.bits_per_byte:.4f} bits per byte of {self.bytes:,} bytes{label}>"
 
     def _repr_html_(self) -> str:
         rows = [

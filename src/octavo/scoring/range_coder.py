@@ -2,9 +2,10 @@
 cost in bits that a model claims, as a file that restores the text.
 
 L parallel streams, V vocabulary, G groups of K consecutive ids (G * K >= V). The tokens are cut into L contiguous
-streams that are coded in lock-step, so that one batched `predict` serves L tokens; every stream begins with a fresh
-state and the begin token. All of them write to one range coder. Encoder and decoder make the same calls of the model
-with the same shapes, and so compute the same probabilities to the last bit.
+streams that are coded in lock-step, so that one step of the model's session serves L tokens; every stream begins with
+a fresh state and the begin token. All of them write to one range coder. Encoder and decoder make the same calls of the
+session with the same shapes, and so compute the same probabilities to the last bit. Archives of version 1 were written
+with the model's own step, whose last bits differ from the session's, and are restored with it.
 
 The range coder works with 24 bits and gives every id at least 2**-24, and its own arithmetic costs about 1.3e-4 bits
 a symbol. A large vocabulary is therefore coded in two symbols, the group and then the id within it, which takes
@@ -19,7 +20,7 @@ import hashlib
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import constriction
@@ -31,21 +32,27 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
-from octavo.scoring.bits_per_byte import Score
 from octavo.text import Tokenizer
 
-MAGIC, VERSION = b"OCTV", 1
+MAGIC, VERSION = b"OCTV", 2
+STEPWISE_VERSION = 1  # archives of it were written with `LanguageModel.predict`, later ones with sessions
 FIXED = struct.Struct("<4sBI8s8s")  # magic, version, crc32 of what follows it, model, sha256 of the original
 CHECKED_FROM = 9  # the crc32 covers the archive from this byte on
 
 MAX_STREAMS_COST = 0.0006  # of the bits, for the little context that streams begin with
+SPARE_BITS = 128.0  # that streams may cost beside: so a short text is not coded token by token in a single one
 MIN_START_BITS = 8.0  # that a fresh start is taken to cost, however well the samples begin
-SAMPLES, SAMPLE_TOKENS = 64, 256  # to measure what a fresh start costs
+SAMPLES, SAMPLE_TOKENS = (
+    64,
+    256,
+)  # to measure what a fresh start costs: the second half of each, with and without context
 MAX_AUTO_STREAMS = 512
 MAX_AUTO_PROBABILITIES = 2**24  # L * V, where the number of streams is not given
 MAX_PROBABILITIES = 2**27  # L * V that an option or a forged header may ask for: a gigabyte
 MAX_ONE_SYMBOL_VOCAB = 1024  # up to this vocabulary one symbol a token is cheaper than two
 PROBABILITY_BITS = 24  # of the range coder
+
+FAMILY = constriction.stream.model.Categorical(perfect=False)
 
 
 class Header(NamedTuple):
@@ -56,6 +63,7 @@ class Header(NamedTuple):
     tokens: int
     bytes: int
     streams: int
+    version: int = VERSION
 
 
 class MismatchError(Exception):
@@ -91,7 +99,7 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, archive: b
     _check_claims(header, words, model.vocab)
     try:
         with progress("restoring", 1) as advance:
-            tokens = decode_tokens(model, words, header.tokens, header.streams, advance)
+            tokens = decode_tokens(model, words, header.tokens, header.streams, advance, header.version)
         data = tokenizer.decode(tokens.numpy().astype(np.int32))
         if len(data) != header.bytes or hashlib.sha256(data).digest()[:8] != header.checksum:
             raise MismatchError
@@ -103,26 +111,13 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, archive: b
     return data
 
 
-def prove_score(
-    model: LanguageModel[Any], tokenizer: Tokenizer, identity: bytes, score: Score, data: bytes
-) -> dict[str, Any]:
-    """Compress and restore the text; the archive's size beside the claim."""
-    archive = compress_bytes(model, tokenizer, data, identity)
-    claimed = score.bits / 8
-    return {
-        "name": score.name, "claimed_bytes": claimed, "archive_bytes": len(archive),
-        "archive_bits_per_byte": 8 * len(archive) / max(1, len(data)),
-        "restored": decompress_bytes(model, tokenizer, archive, identity) == data,
-        "difference": len(archive) / claimed - 1 if claimed else 0.0,
-    }  # fmt: skip
-
-
 @torch.no_grad()
 def choose_streams(model: LanguageModel[Any], tokens: Tensor) -> int:
-    """The number of streams: enough for speed, few enough that their fresh starts cost at most MAX_STREAMS_COST.
+    """The number of streams: enough for speed, few enough that their fresh starts cost at most MAX_STREAMS_COST and
+    SPARE_BITS.
 
-    The first tokens of a stream are predicted with little context. What that costs is measured on samples from all
-    over the text, each begun afresh: what their first half costs beyond their second half.
+    The first tokens of a stream are predicted with little context. What that costs is measured on samples from all over
+    the text: their second half, begun afresh, against the same tokens after the first half.
     """
     most = min(len(tokens) // SAMPLE_TOKENS, MAX_AUTO_STREAMS, MAX_AUTO_PROBABILITIES // model.vocab)
     if most < 2:
@@ -130,13 +125,18 @@ def choose_streams(model: LanguageModel[Any], tokens: Tensor) -> int:
     rows = max(2, min(SAMPLES, model.max_scored_tokens // SAMPLE_TOKENS, most))
     starts_R = torch.linspace(0, len(tokens) - SAMPLE_TOKENS, rows).long()
     x_RT = tokens[starts_R[:, None] + torch.arange(SAMPLE_TOKENS)].to(device_of(model))
+    half = SAMPLE_TOKENS // 2
     with eval_mode(model):
-        bits_RT = model.score(x_RT).double() / -math.log(2)
-    first, second = (float(half.sum()) / rows for half in bits_RT.chunk(2, 1))
-    if not math.isfinite(first + second):
+        known_R, fresh_R = (
+            bits_RT[:, -half:].sum(1) for x in (x_RT, x_RT[:, half:])
+            for bits_RT in [model.score(x).double() / -math.log(2)]
+        )  # fmt: skip
+    start_R = fresh_R - known_R
+    start_bits = float(start_R.mean() + start_R.std() / math.sqrt(rows))  # rather too much than too little
+    if not math.isfinite(start_bits):
         return 1
-    total_bits = len(tokens) * second / (SAMPLE_TOKENS / 2)
-    return max(1, min(most, int(MAX_STREAMS_COST * total_bits / max(first - second, MIN_START_BITS))))
+    spent = MAX_STREAMS_COST * len(tokens) * float(known_R.mean()) / half + SPARE_BITS
+    return min(most, 1 + int(spent / max(start_bits, MIN_START_BITS)))
 
 
 def stream_starts(tokens: int, streams: int) -> NDArray[np.int64]:
@@ -146,7 +146,9 @@ def stream_starts(tokens: int, streams: int) -> NDArray[np.int64]:
 
 
 @torch.no_grad()
-def encode_tokens(model: LanguageModel[Any], tokens: Tensor, streams: int, advance: Advance | None = None) -> bytes:
+def encode_tokens(
+    model: LanguageModel[Any], tokens: Tensor, streams: int, advance: Advance | None = None, version: int = VERSION
+) -> bytes:
     """The range coder's words (little-endian, 32 bits) for the tokens."""
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < model.vocab:
         raise UserError(
@@ -157,10 +159,9 @@ def encode_tokens(model: LanguageModel[Any], tokens: Tensor, streams: int, advan
     starts_L = torch.from_numpy(stream_starts(len(tokens), streams)[:-1])
     x_L = torch.full((streams,), model.begin, device=device_of(model))
     with eval_mode(model), single_thread():
-        state = model.start(streams)
+        predict = _predictor(model, len(tokens), streams, version)
         for t, active in _columns(len(tokens), streams, advance):
-            p_LV, state = model.predict(state, x_L)
-            p_LGK = group_probabilities(p_LV[:active])
+            p_LGK = group_probabilities(predict(x_L)[:active])
             at_L = starts_L[:active] + t
             x_L = tokens[at_L].to(x_L.device)
             encode_column(encoder, p_LGK, x_L, at_L)
@@ -170,22 +171,36 @@ def encode_tokens(model: LanguageModel[Any], tokens: Tensor, streams: int, advan
 
 @torch.no_grad()
 def decode_tokens(
-    model: LanguageModel[Any], words: bytes, count: int, streams: int, advance: Advance | None = None
-) -> Tensor:
+    model: LanguageModel[Any], words: bytes, count: int, streams: int, advance: Advance | None = None,
+    version: int = VERSION,
+) -> Tensor:  # fmt: skip
     """The `count` tokens that were encoded in that many streams."""
     decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(words, dtype="<u4").astype(np.uint32))
     x_L = torch.full((streams,), model.begin, device=device_of(model))
     columns = []
     with eval_mode(model), single_thread():
-        state = model.start(streams)
+        predict = _predictor(model, count, streams, version)
         for _, active in _columns(count, streams, advance):
-            p_LV, state = model.predict(state, x_L)
-            x_L = decode_column(decoder, group_probabilities(p_LV[:active]))
+            x_L = decode_column(decoder, group_probabilities(predict(x_L)[:active]))
             columns.append(x_L.cpu().int())
     if not columns:
         return torch.empty(0, dtype=torch.long)
     x_LT = torch.nn.utils.rnn.pad_sequence(columns, padding_value=-1)
     return x_LT[x_LT >= 0].long()
+
+
+def _predictor(model: LanguageModel[Any], tokens: int, streams: int, version: int) -> Callable[[Tensor], Tensor]:
+    """What gives p_LV of the next tokens, called with the last ones."""
+    state = model.start(streams)
+    if version > STEPWISE_VERSION:
+        return model.session(state, -(-tokens // streams)).predict
+
+    def predict(x_L: Tensor) -> Tensor:
+        nonlocal state
+        p_LV, state = model.predict(state, x_L)
+        return p_LV
+
+    return predict
 
 
 def read_header(archive: bytes) -> tuple[Header, bytes]:
@@ -195,22 +210,31 @@ def read_header(archive: bytes) -> tuple[Header, bytes]:
     if len(archive) < FIXED.size + 3:
         raise UserError(f"the archive is cut off: {len(archive)} bytes do not even hold its header; copy it again")
     _, version, crc, identity, checksum = FIXED.unpack_from(archive)
-    if version != VERSION:
+    if not STEPWISE_VERSION <= version <= VERSION:
         remedy = "install a newer octavo" if version > VERSION else "it is damaged; copy it again"
-        raise UserError(f"this octavo reads archives of version {VERSION}: this one has version {version}; {remedy}")
-    if zlib.crc32(archive[CHECKED_FROM:]) != crc:
+        raise UserError(
+            f"this octavo reads archives of versions {STEPWISE_VERSION} to {VERSION}: this one has version {version}; "
+            f"{remedy}"
+        )
+    if _checksum(version, archive[CHECKED_FROM:]) != crc:
         raise UserError("the archive is damaged or cut off: its bytes do not match its checksum; copy it again")
     tokens, at = _read_varint(archive, FIXED.size)
     size, at = _read_varint(archive, at)
     streams, at = _read_varint(archive, at)
-    return Header(identity, checksum, tokens, size, streams), archive[at:]
+    return Header(identity, checksum, tokens, size, streams, version), archive[at:]
 
 
 def write_header(header: Header, words: bytes) -> bytes:
     """The bytes that stand before the words; at most 40 below a terabyte."""
     varints = b"".join(_varint(number) for number in (header.tokens, header.bytes, header.streams))
     checked = header.identity + header.checksum + varints
-    return FIXED.pack(MAGIC, VERSION, zlib.crc32(checked + words), header.identity, header.checksum) + varints
+    crc = _checksum(header.version, checked + words)
+    return FIXED.pack(MAGIC, header.version, crc, header.identity, header.checksum) + varints
+
+
+def _checksum(version: int, checked: bytes) -> int:
+    """crc32; since version 2 it covers the version too."""
+    return zlib.crc32(checked, version if version > STEPWISE_VERSION else 0)
 
 
 def _columns(count: int, streams: int, advance: Advance | None) -> Iterator[tuple[int, int]]:
@@ -253,21 +277,19 @@ def encode_column(encoder: Any, p_LGK: Tensor, x_L: Tensor, at_L: Tensor) -> Non
             f"only what has a probability can be coded: the model gives probability zero to token {int(x_L[stream])} "
             f"at position {int(at_L[stream])}; smooth the model"
         )
-    family = constriction.stream.model.Categorical(perfect=False)
     if p_LGK.shape[1] > 1:
-        encoder.encode(g_L.int().cpu().numpy(), family, p_LGK.sum(-1).cpu().numpy())
-    encoder.encode(k_L.int().cpu().numpy(), family, p_LK.cpu().numpy())
+        encoder.encode(g_L.int().cpu().numpy(), FAMILY, p_LGK.sum(-1).cpu().numpy())
+    encoder.encode(k_L.int().cpu().numpy(), FAMILY, p_LK.cpu().numpy())
 
 
 def decode_column(decoder: Any, p_LGK: Tensor) -> Tensor:
     """Read one token of each stream."""
     L, G, K = p_LGK.shape
-    family = constriction.stream.model.Categorical(perfect=False)
     g_L = torch.zeros(L, dtype=torch.long, device=p_LGK.device)
     try:
         if G > 1:
-            g_L = torch.from_numpy(decoder.decode(family, p_LGK.sum(-1).cpu().numpy())).to(g_L)
-        k_L = torch.from_numpy(decoder.decode(family, _within(p_LGK, g_L).cpu().numpy())).to(g_L)
+            g_L = torch.from_numpy(decoder.decode(FAMILY, p_LGK.sum(-1).cpu().numpy())).to(g_L)
+        k_L = torch.from_numpy(decoder.decode(FAMILY, _within(p_LGK, g_L).cpu().numpy())).to(g_L)
     except (ValueError, AssertionError) as error:  # not a distribution, or what constriction calls invalid data
         raise MismatchError from error
     return g_L * K + k_L

@@ -16,12 +16,12 @@ from typing import Any
 from markupsafe import Markup
 
 from octavo.errors import UserError
-from octavo.inspect.inspection import has_inspection, inspect_run
-from octavo.inspect.page import inside_section
-from octavo.inspect.surprisal import surprises
+from octavo.inspection.inspection import has_inspection, inspect_run
+from octavo.inspection.page import inside_section, surprisal_section
+from octavo.inspection.surprisal import surprises
 from octavo.pages.figures.charts import Series, bars, lines
 from octavo.pages.markup import NOTHING, element, join
-from octavo.pages.sections import code, notebook_view, paragraph, section, side_by_side, table
+from octavo.pages.sections import notebook_view, paragraph, side_by_side
 from octavo.pages.surprisal import annotated_text, surprisal_legend
 from octavo.scoring.metrics import CoveragePoint, at_threshold
 from octavo.tasks.answering import Rules, other_answers, replies_to
@@ -35,7 +35,6 @@ from octavo.tasks.word_contributions import explain as explain_texts
 from octavo.text.bag_of_ngrams import words_of
 from octavo.text.preprocess import apply
 
-TABLE_TOKENS = 200  # of an n-gram's table
 OTHER_ANSWERS = 5  # that are shown beside the first
 SHOWN_CLASSES = 12
 
@@ -81,17 +80,10 @@ def inside(run: Run | str | Path, text: str) -> View:
     summary = f"{run.name} reads {len(text):,} characters"
     if has_inspection(run):
         return View(summary, inside_section(inspect_run(run, text), run.name))
-    tokens = surprises(run.model, run.tokenizer, _bytes(run, text))[:TABLE_TOKENS]
+    tokens = surprises(run.model, run.tokenizer, _bytes(run, text))
     if not tokens:
         raise UserError("there is nothing to look at: the text is empty; give a sentence or two")
-    rows = [
-        (code(one.token), f"{one.bits:.2f}", str(one.rank), "–" if one.context is None else str(one.context),
-         Markup(", ").join(Markup("{} {:.0%}").format(code(token), p) for token, p in one.candidates))
-        for one in tokens
-    ]  # fmt: skip
-    note = paragraph("Known context: how many tokens before it the longest n-gram has that ends with it.", quiet=True)
-    columns = ("token", "bits", "rank", "known context", "most probable")
-    return View(summary, section(f"Inside {run.name}", table(columns, rows, numeric=(1, 2, 3)), note))
+    return View(summary, surprisal_section(tokens, f"Inside {run.name}"))
 
 
 def write(

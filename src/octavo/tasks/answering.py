@@ -61,6 +61,10 @@ class Reply:
                  "confidence": self.confidence, "stored": self.stored}  # fmt: skip
         return reply | ({"others": [list(one) for one in self.others]} if self.others else {})
 
+    def __repr__(self) -> str:
+        guess = f"the model's {self.guess!r} has {self.confidence:.1%}"
+        return f"<not known: {guess}>" if self.answer is None else f"<{self.answer!r} from {self.source}: {guess}>"
+
 
 def replies_to(run: FactsRun, questions: Sequence[str], rules: Rules) -> list[Reply]:
     """Answer questions by the rules; a name alone is asked about as all questions are."""

@@ -1,4 +1,4 @@
-"""The public functions: train, load, evaluate, generate."""
+"""The public functions for runs: train, resume, load, evaluate, generate, tokenize."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.exchange import is_foreign
-from octavo.io.run_folder import read_record
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
+from octavo.io.encoding import UTF8
+from octavo.io.run_folder import find_run, read_record
+from octavo.scoring.bits_per_byte import Score, score_text, total
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
 from octavo.tasks.task import find_task, task_for
@@ -21,9 +22,10 @@ from octavo.tasks.trained_run import TrainedRun
 from octavo.tasks.training_run import resume_run, train_run
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
+from octavo.text.token_display import display_token
 from octavo.text.token_store import fingerprint
 
-__all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "resume", "train"]
+__all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "resume", "tokenize", "train"]
 
 METHODS: dict[str, type] = {"sample": Sample, "greedy": Greedy, "beam": Beam, "exact": Exact}
 
@@ -37,94 +39,213 @@ def train(
     seed: int = 0,
     device: str = "auto",
     measure: bool = True,
+    force: bool = False,
     **settings: Any,
 ) -> Any:
-    """Train a model on a file, a folder or a named source; keyword settings are the model's, the task's and, of a model
-    that is trained step by step, the loop's and the optimizer's: order=7, tokenizer="word", width=256, budget="3min".
+    """Train a model on a text of your own, or on a named one.
 
-    Language models (bag, ngram, gru, gpt, ..., mix) give a Run; vit, davit, seq2seq, seq2seq-recurrent, bert, dan, head
-    and facts what a run of their task is.
+    Args:
+        model: The name of a model: bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, mix, ...; or of another
+            task: bert, seq2seq, vit, linear-classifier, dan, head, facts.
+        corpus: A file, a folder or a named source, or a list of them.
+        out: The folder the run is saved to; without it the run is only in memory.
+        parts: Of a mixture: the runs to mix, or their folders.
+        seed: The same seed gives the same run.
+        device: auto, cpu or cuda.
+        measure: Score the held-out part of the text after training.
+        force: Replace a finished run at `out`, when the new one is finished; without it, that is refused.
+        **settings: The model's, the task's and, of a model that is trained step by step, the loop's and the
+            optimizer's: order=7, tokenizer="word", width=256, budget="3min".
+
+    Returns:
+        The run: model, tokenizer and record. Of another task, what a run of that task is.
+
+    Raises:
+        UserError: There is no such model, text or setting; the message names the nearest one.
+
+    Examples:
+        >>> run = octavo.train("ngram", "book.txt", order=3, tokenizer="byte")
+        >>> run
+        <octavo run 'ngram': ngram (order 3, ...
     """
     task = task_for(model)
     given = {**settings, **({"parts": list(parts)} if parts else {})}
     recipe = task.recipe(model, given, seed, device, ("parts",))
     sources = [corpus] if isinstance(corpus, str | Path) else corpus
-    return train_run(task, recipe, [str(source) for source in sources], out, measure)
+    return train_run(task, recipe, [str(source) for source in sources], out, measure, force=force)
 
 
 def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Any:
-    """Go on with the training of a run that was stopped or killed, as if it had not been; or, with a larger budget, of
-    any run that was trained step by step.
+    """Resume training that was stopped or killed, as if it had not been; or train longer with a larger budget.
+
+    Args:
+        path: The folder of the run.
+        budget: A new budget, in place of the one it was trained with: "3min", "2000steps", "5Mtokens".
+        measure: Score the held-out part of the text afterwards.
+
+    Returns:
+        The run, trained to its end.
+
+    Raises:
+        UserError: There is nothing to resume in the folder.
+
+    Examples:
+        >>> octavo.resume("runs/gru", budget="30steps")
+        <octavo run 'gru' at runs/gru: gru (...
     """
     return resume_run(path, budget, measure)
 
 
 def load(path: str | Path) -> Any:
-    """The run in a folder, of whatever task, or a language model of another format as one: a GGUF file, or a folder of
-    Hugging Face's. Reading it runs no code of the folder's; what is damaged or foreign is refused.
+    """Open the run in a folder, of whatever task.
+
+    Args:
+        path: A run's folder; or a language model of another format: a GGUF file, or a Hugging Face folder.
+
+    Returns:
+        The run. Reading it executes nothing that is in the folder.
+
+    Raises:
+        UserError: There is no run, or it is damaged or foreign.
+
+    Examples:
+        >>> run = octavo.load("runs/kn3")
+        >>> run.tokenizer.name, run.model.config.order
+        ('byte', 3)
     """
-    if is_foreign(Path(path)):
+    path = find_run(path)
+    if is_foreign(path):
         return load_language_run(path)
     record = read_record(path)
     return find_task(record["task"]).run_class.load(path, record)
 
 
+def open_run(run: Any) -> Any:
+    """The run itself, or the one at a path."""
+    return load(run) if isinstance(run, str | Path) else run
+
+
 def evaluate(
     run: Any, text: str | bytes | Path | Sequence[str | Path] | None = None, *, field: str = "text",
-    errors: str = "strict",
+    errors: str = "strict", encoding: str = UTF8,
 ) -> Any:  # fmt: skip
-    """How good a run is, by its task: of a language model, the bits that a text costs, where a str or bytes is the text
-    itself, a Path a file, a folder or a source, and a list of those becomes a row for each, and a total. Without a
-    text, or whatever else the task evaluates, on the run's own held-out data.
+    """Measure how good a run is: of a language model, the bits that a text costs.
+
+    Args:
+        run: A run, or the path of its folder.
+        text: A str or bytes is the text itself; a Path is a file, a folder or a named source; a list of paths gives a
+            row for each and a total. Without a text, the run's own held-out data, or what else its task evaluates.
+        field: The field of JSON lines, Parquet or CSV that holds the text.
+        errors: What is not UTF-8: "strict" refuses it, "replace" replaces it, "raw" keeps the bytes.
+        encoding: The encoding of files: "utf-8", "latin-1", "utf-16", ...
+
+    Returns:
+        The score: `bits_per_byte`, `bits`, `perplexity`, and the most surprising `passages`. Of another task, its
+        own measures.
+
+    Raises:
+        UserError: There is nothing to score, or it is not text.
+
+    Examples:
+        >>> score = octavo.evaluate("runs/kn3", "to be or not to be")
+        >>> score.bytes, 0 < score.bits_per_byte < 8
+        (18, True)
+        >>> score.bits == octavo.evaluate("runs/kn3", b"to be or not to be").bits
+        True
     """
+    run = open_run(run)
     if isinstance(run, TrainedRun) and (text is None or not isinstance(run, Run)):
         return find_task(run.task).evaluate(run, text)
-    _check_run(run)
+    run = language_run(run)
     assert text is not None
     label = label_of(run, errors)
     if isinstance(text, str | bytes):
-        named = [("text", text_in_memory(_bytes_of(text), run.record.get("preprocess", ())))]
+        named = [("text", text_in_memory(bytes_of(text), run.record.get("preprocess", ())))]
     else:
         paths = [text] if isinstance(text, Path) else list(text)
-        named = [(str(path), open_for(run, path, field, errors)) for path in paths]
+        named = [(str(path), open_for(run, path, field, errors, encoding)) for path in paths]
     if not named:
         raise UserError("there is nothing to score: the list of files is empty; name at least one")
     scores = [score_text(run.model, run.tokenizer, split, name, label) for name, split in named]
     return total(", ".join(name for name, _ in named), scores, label)
 
 
-def _check_run(run: Any) -> None:
-    if not isinstance(run, Run):
-        raise UserError(f"a run is asked for, not {type(run).__name__} {run!r}; get one with octavo.load(PATH)")
+def tokenize(run: Run | str | Path, text: str | bytes) -> list[str]:
+    """Split a text into the tokens that a run's model reads, as they are shown on pages.
+
+    Args:
+        run: A run of a language model, or the path of its folder.
+        text: The text.
+
+    Returns:
+        The tokens; a space is shown as ␣, and what has no sign of its own in the same way.
+
+    Raises:
+        UserError: The run is not one of a language model.
+
+    Examples:
+        >>> octavo.tokenize("runs/kn3", "to be")
+        ['t', 'o', '␣', 'b', 'e']
+    """
+    reader = language_run(run)
+    return [display_token(reader.tokenizer, token) for token in encode_prompt(reader, text)]
 
 
-def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict") -> Split:
+def language_run(run: Any) -> Run:
+    """The run of a language model itself, or the one at a path; anything else is refused."""
+    found = open_run(run)
+    if not isinstance(found, Run):
+        raise UserError(f"a run is asked for, not {type(found).__name__} {found!r}; get one with octavo.load(PATH)")
+    return found
+
+
+def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict", encoding: str = UTF8) -> Split:
     """A text as the run's tokenizer wants it: with the preprocessing the run was trained with."""
     errors = "raw" if run.tokenizer.reads_raw_bytes and errors == "strict" else errors
-    return open_text(source, field=field, errors=errors, preprocess=run.record.get("preprocess", ()))  # type: ignore[arg-type]
+    steps, how = run.record.get("preprocess", ()), {"errors": errors, "encoding": encoding}
+    return open_text(source, field=field, preprocess=steps, **how)  # type: ignore[arg-type]
 
 
 def label_of(run: Run, errors: str = "strict") -> str:
     """What must stand beside the run's figures for text that was read this way."""
-    return "" if run.comparable and errors != "replace" else NOT_COMPARABLE
+    return run.label(errors != "replace")
 
 
 def generate(
-    run: Run, prompt: str = "", max_tokens: int = 200, method: str | Method = "sample", seed: int = 0,
-    *, draft: Run | None = None, draft_tokens: int | None = None, **settings: Any,
+    run: Run | str | Path, prompt: str = "", max_tokens: int = 200, method: str | Method = "sample", seed: int = 0,
+    *, draft: Run | str | Path | None = None, draft_tokens: int | None = None, **settings: Any,
 ) -> str:  # fmt: skip
-    """The text that follows the prompt, without it; settings are the method's: temperature, top_k, top_p, width, ...
+    """Let a language model continue a prompt.
 
-    A `draft`, a run with the same tokenizer and a cheaper model, changes only the speed: see `Speculative`.
+    Args:
+        run: A run, or the path of its folder.
+        prompt: What the text begins with.
+        max_tokens: How many tokens to write.
+        method: "sample", "greedy", "beam" or "exact", or a decoding method of octavo.decode.
+        seed: The same seed writes the same text.
+        draft: A run with the same tokenizer and a cheaper model, which guesses ahead; it changes only the speed.
+        draft_tokens: How many tokens the draft guesses at a time; by default 4.
+        **settings: The method's: temperature, top_k, top_p, min_p, width, length_penalty, limit.
+
+    Returns:
+        The text that follows the prompt, without it.
+
+    Raises:
+        UserError: There is no such method or setting.
+
+    Examples:
+        >>> once = octavo.generate("runs/kn3", prompt="to ", max_tokens=20, seed=1)
+        >>> once == octavo.generate("runs/kn3", prompt="to ", max_tokens=20, seed=1)
+        True
     """
-    _check_run(run)
+    writer, drafter = language_run(run), None if draft is None else language_run(draft)
     if settings and not isinstance(method, str):
         raise UserError(f"{type(method).__name__} has its settings already: {', '.join(settings)} cannot be given too")
     chosen = make_method(method, settings) if isinstance(method, str) else method
     check_amount("max_tokens", max_tokens, 0)
-    chosen = with_draft(run, draft, draft_tokens, chosen)
-    (y_T,) = generate_tokens(run.model, [encode_prompt(run, prompt)], max_tokens, chosen, seeded_generator(seed))
-    return run.tokenizer.decode(y_T.tolist()).decode("utf-8", "replace")
+    chosen = with_draft(writer, drafter, draft_tokens, chosen)
+    (y_T,) = generate_tokens(writer.model, [encode_prompt(writer, prompt)], max_tokens, chosen, seeded_generator(seed))
+    return writer.tokenizer.decode(y_T.tolist()).decode("utf-8", "replace")
 
 
 def with_draft(run: Run, draft: Run | None, tokens: int | None, method: Method) -> Method:
@@ -133,7 +254,6 @@ def with_draft(run: Run, draft: Run | None, tokens: int | None, method: Method) 
         if tokens is not None:
             raise UserError(f"draft_tokens is how long drafts are: {tokens}, but nothing drafts; name a draft too")
         return method
-    _check_run(draft)
     if not isinstance(method, Sample | Greedy):
         name = type(method).__name__
         raise UserError(f"a draft serves sampling and greedy decoding, not {name}; leave out the draft or the method")
@@ -144,9 +264,9 @@ def with_draft(run: Run, draft: Run | None, tokens: int | None, method: Method) 
     return Speculative(draft.model, sample=method, **settings)
 
 
-def encode_prompt(run: Run, prompt: str) -> list[int]:
+def encode_prompt(run: Run, prompt: str | bytes) -> list[int]:
     """The prompt as the model would have met it in its training text: after the run's preprocessing."""
-    x_T: list[int] = run.tokenizer.encode(apply(run.record.get("preprocess", ()), _bytes_of(prompt))).tolist()
+    x_T: list[int] = run.tokenizer.encode(apply(run.record.get("preprocess", ()), bytes_of(prompt))).tolist()
     return x_T
 
 
@@ -156,7 +276,7 @@ def check_amount(name: str, value: int, least: int) -> None:
         raise UserError(f"{name} must be at least {least}: {name}={value!r}; try {name}={max(1, least)}")
 
 
-def _bytes_of(text: str | bytes) -> bytes:
+def bytes_of(text: str | bytes) -> bytes:
     """UTF-8; what Python keeps of a terminal's undecodable bytes becomes those bytes again."""
     try:
         return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text

@@ -47,7 +47,7 @@ class ClassificationConfig(LabelledConfig):
     balance: bool = False
     """Every class counts the same in training, however few examples it has."""
     calibrate: bool = True
-    """Set the temperature of the probabilities by a tenth of the training examples, held out; else it is 1."""
+    """Set the temperature by a tenth of the training examples, held out; --no-calibrate leaves it at 1."""
     folds: int = 0
     """Measure by cross-validation with so many folds (10, say), and learn from all examples."""
     base: str = ""

@@ -16,6 +16,7 @@ from torch import Tensor
 from octavo.core import seeded_generator
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 from octavo.io.memory import available
 from octavo.io.run_folder import TOKENIZER, read_record
 from octavo.models import MODELS, language_models
@@ -50,6 +51,8 @@ class TextConfig:
     """JSON lines, parquet: where the text is."""
     errors: Literal["strict", "replace", "raw"] = "strict"
     """What is not UTF-8: refuse it, replace it, or keep the bytes (the byte tokenizer always keeps them)."""
+    encoding: str = "utf-8"
+    """The encoding of the text: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
     preprocess: tuple[str, ...] = ()
     """Steps that lose information (lower, digits, ptb, sentences): the result is then not comparable."""
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
@@ -63,8 +66,9 @@ class TextConfig:
         """The corpus, split."""
         errors = "raw" if reads_raw_bytes(self.tokenizer) and self.errors == "strict" else self.errors
         return open_corpus(
-            source, field=self.field, errors=errors, preprocess=self.preprocess, valid=list(self.valid) or None
-        )
+            source, field=self.field, errors=errors, encoding=self.encoding, preprocess=self.preprocess,
+            valid=list(self.valid) or None,
+        )  # fmt: skip
 
     def tokenizer_options(self) -> dict[str, Any]:
         """The settings of the tokenizer that are given."""
@@ -149,6 +153,7 @@ def reading(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "field": corpus.get("field", "text"),
         "errors": corpus.get("errors", "strict"),
+        "encoding": corpus.get("encoding", UTF8),
         "preprocess": corpus.get("preprocess", ()),
         "valid": corpus.get("valid_source") or None,
     }

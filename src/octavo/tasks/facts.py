@@ -56,6 +56,8 @@ class FactsConfig:
     """The share of a text that is hidden, on average."""
     mixed: float = 0.0
     """The share of questions among the texts of pretraining; 0 leaves them for finetuning."""
+    encoding: str = "utf-8"
+    """The encoding of the files: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
     epochs: int = 0
     """Over the questions, where there is no other --budget; 0: 10, or 75 without pretraining."""
 
@@ -95,7 +97,11 @@ class FactsTask(Task[FactsRun, Knowledge]):
     def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Knowledge:
         if len(source) != 1:
             raise UserError(f"facts are of one source: got {len(source)}; name birthplaces, people-500 or a folder")
-        return open_people(source[0], recipe.seed) if names_people(source[0]) else open_knowledge(source[0])
+        return (
+            open_people(source[0], recipe.seed)
+            if names_people(source[0])
+            else open_knowledge(source[0], recipe.settings.encoding)
+        )
 
     def named_data(self) -> dict[str, str]:
         found = {name: SOURCES[name].title for name in ("birthplaces",) if where(name)}

@@ -13,7 +13,8 @@ from markupsafe import Markup
 from torch import Tensor
 
 from octavo.datasets.images import Images
-from octavo.models.cost.parts import parameter_count
+from octavo.io.files import thousands
+from octavo.models import parameter_count
 from octavo.ops.attention.kinds import ATTENTION_KINDS
 from octavo.pages.figures.shaded_cells import Thumbnail, image_symbol, thumbnails
 from octavo.pages.markup import NOTHING, element, join
@@ -122,7 +123,7 @@ def _model(run: ImageRun) -> Markup:
     model, config = run.model, run.model.config
     P = model.patch_DCPP.shape[-1]
     return section("Model", facts([
-        ("parameters", f"{parameter_count(model):,}"),
+        ("parameters", thousands(parameter_count(model))),
         ("image", " x ".join(str(model.sizes[key]) for key in ("height", "width", "channels"))),
         ("patches", f"{model.rows} x {model.columns}, of {P} x {P} pixels"),
         ("blocks", f"{config.layers}, of width {config.width}, {config.heads} heads"),

@@ -13,7 +13,7 @@ import torch
 from octavo.core import LanguageModel, seeded_generator
 from octavo.errors import UserError
 from octavo.models import MODELS, find_spec
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text
+from octavo.scoring.bits_per_byte import Score, score_text
 from octavo.tasks.corpus import (
     TextConfig,
     check_begin,
@@ -29,8 +29,9 @@ from octavo.tasks.corpus import (
 from octavo.tasks.mixture import MixtureConfig, fit_mixture, open_mixture
 from octavo.tasks.run import Run
 from octavo.tasks.task import Recipe, Rows, Task, pick_device
-from octavo.text import Corpus, Tokenizer, TokenStore, learn_and_tokenize, tokenize
+from octavo.text import Corpus, Split, Tokenizer, TokenStore, learn_and_tokenize, tokenize
 from octavo.text.validation_chunks import hold_out
+from octavo.text.word_vectors import Origin
 from octavo.training.language_stage import Streams, TrainingText, language_stage
 from octavo.training.stage import Stage
 
@@ -113,7 +114,10 @@ class LanguageTask(Task[Run, LanguageData]):
         x_N = store_tensor(store, pick_device(recipe.device), workspace)
         fitted = fit_counts(recipe.model, x_N, recipe.config, tokenizer, recipe.seed, workspace.folder)
         notes = [*data.corpus.notes, *fitted.notes]
-        return Run(fitted.model.cpu(), tokenizer, {"train_tokens": len(store), "notes": notes}), fitted.history
+        record: dict[str, Any] = {"train_tokens": len(store), "notes": notes}
+        if other := other_text(fitted.learnt_from, data.corpus.train):
+            record["other_text"] = other
+        return Run(fitted.model.cpu(), tokenizer, record), fitted.history
 
     def _learn_tokens(self, recipe: Recipe, data: LanguageData) -> tuple[Tokenizer, TokenStore]:
         text: TextConfig = recipe.settings
@@ -156,16 +160,21 @@ class LanguageTask(Task[Run, LanguageData]):
     # ------------------------------------------------------------------ the finished run
 
     def measure(self, recipe: Recipe, run: Run, data: LanguageData) -> str:
-        label = "" if run.comparable and data.corpus.comparable else NOT_COMPARABLE
+        label = run.label(data.corpus.comparable)
         run.record["result"] = score_text(run.model, run.tokenizer, data.corpus.valid, "validation", label).to_json()
         return sample(run, recipe.seed)
 
     def evaluate(self, run: Run, source: Any = None, **settings: Any) -> Score:
         name, text = held_out(run)
-        return score_text(run.model, run.tokenizer, text, name, "" if run.comparable else NOT_COMPARABLE)
+        return score_text(run.model, run.tokenizer, text, name, run.label())
 
 
 TASK = LanguageTask()
+
+
+def other_text(learnt_from: Sequence[Origin], train: Split) -> list[str]:
+    """What was learnt from text that is not the training part, or from one that nobody knows."""
+    return [origin.name for origin in learnt_from if origin.text_sha256 != train.sha256]
 
 
 def untrained_model(recipe: Recipe, tokenizer: Tokenizer) -> LanguageModel[Any]:

@@ -17,6 +17,7 @@ from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import code, facts, paragraph, score, section, table, verbatim
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE
 from octavo.scoring.token_costs import token_costs
 from octavo.tasks.corpus import SAMPLE_TOKENS
 from octavo.tasks.language import LanguageData
@@ -46,18 +47,23 @@ def content_of(run: Run, name: str, held_out: bytes, sample: str, path: Path) ->
     commands = [["octavo", "eval", str(path), "--prove"], generate]
     lead = f"The run {name}, trained on {corpus.get('name', 'an unknown text')}."
     return PageContent(title_of(run), lead, [
-        _result(result, bits_per_byte(run)),
+        _result(result, bits_per_byte(run), run.record.get("other_text", ())),
         _surprisal(run, held_out),
         _passages(result.get("passages", [])),
         section("Sample", paragraph(f"Generated without a prompt, with seed {seed}:"), verbatim(sample)),
     ], [_model(run), _corpus(corpus)], commands, {SAMPLES: sample})  # fmt: skip
 
 
-def _result(result: Mapping[str, Any], bits: float) -> Markup:
+def _result(result: Mapping[str, Any], bits: float, other: Sequence[str]) -> Markup:
     unit = "" if math.isnan(bits) else "bits per byte of held-out text; uncompressed text has 8"
     parts = [score(number(bits), unit)]
-    if result.get("label"):
-        parts.append(paragraph(f"This result is {result['label']}: information was lost before scoring."))
+    if NOT_COMPARABLE in result.get("label", ""):
+        parts.append(paragraph(f"This result is {NOT_COMPARABLE}: information was lost before scoring."))
+    if other:
+        parts.append(paragraph(
+            f"The model used other text than the training part ({', '.join(other)}), perhaps the reported text too: "
+            "set it beside results of the training part alone with care."
+        ))  # fmt: skip
     if result.get("impossible"):
         parts.append(paragraph(
             f"{result['impossible']:,} of {result['tokens']:,} held-out tokens have probability zero, and one is "
@@ -106,7 +112,7 @@ def _model(run: Run) -> Markup:
             figure = join(paragraph(caption), table(titles, rows, numeric=range(len(titles))))
         case _:
             figure = NOTHING
-    return section("Model", paragraph(f"It stores {stored(run.model)}."), figure)
+    return section("Model", paragraph(f"It has {stored(run.model)}."), figure)
 
 
 def _corpus(corpus: Mapping[str, Any]) -> Markup:

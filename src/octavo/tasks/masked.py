@@ -45,6 +45,8 @@ class MaskedConfig(MaskConfig):
     """Text to measure on; without it the last tenth of the corpus."""
     field: str = "text"
     """JSON lines, parquet: where the text is."""
+    encoding: str = "utf-8"
+    """The encoding of the text: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
 
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
 
@@ -70,7 +72,8 @@ class MaskedTask(Task[Encoder, Corpus]):
             )
 
     def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Corpus:
-        return open_corpus(list(source), field=recipe.settings.field, valid=list(recipe.settings.valid) or None)
+        how: MaskedConfig = recipe.settings
+        return open_corpus(list(source), field=how.field, encoding=how.encoding, valid=list(how.valid) or None)
 
     def describe(self, recipe: Recipe, source: Sequence[str], data: Corpus) -> dict[str, Any]:
         return describe_corpus(data, recipe.settings.field, recipe.settings.valid)

@@ -39,6 +39,8 @@ class MixtureConfig:
     """JSON lines, parquet: where the text is; without it, as the first part has it."""
     errors: Literal["strict", "replace", "raw"] = "strict"
     """What is not UTF-8: refuse it, replace it, or keep the bytes; without it, as the first part has it."""
+    encoding: str = "utf-8"
+    """The encoding of the text, such as latin-1 or utf-16; without it, as the first part has it."""
 
 
 def open_mixture(settings: MixtureConfig, source: Sequence[str]) -> tuple[Corpus, list[Run], dict[str, Any]]:
@@ -47,7 +49,7 @@ def open_mixture(settings: MixtureConfig, source: Sequence[str]) -> tuple[Corpus
     _check_parts(runs)
     own = list(source) == runs[0].record.get("corpus", {}).get("source")
     usual = MixtureConfig()
-    said = {key: getattr(settings, key) for key in ("field", "errors", "valid")
+    said = {key: getattr(settings, key) for key in ("field", "errors", "encoding", "valid")
             if getattr(settings, key) != getattr(usual, key)}  # fmt: skip
     as_first = {**reading(runs[0].record), **({} if own else {"valid": None})}  # its validation files are its own
     return open_corpus(list(source), **(as_first | said)), runs, as_first | said
@@ -66,7 +68,10 @@ def fit_mixture(config: Any, corpus: Corpus, runs: Sequence[Run]) -> Run:
     mixture.logw_GI = learner.logw_GI
     seconds = time.perf_counter() - began + sum(run.record.get("train_seconds", 0.0) for run in runs)
     mixed = [{"run": run.name, "model": run.summary()} for run in runs]
-    return Run(mixture, tokenizer, {"train_tokens": tokens, "train_seconds": seconds, "mixed": mixed})
+    record: dict[str, Any] = {"train_tokens": tokens, "train_seconds": seconds, "mixed": mixed}
+    if other := [f"{run.name}: {name}" for run in runs for name in run.record.get("other_text", ())]:
+        record["other_text"] = other
+    return Run(mixture, tokenizer, record)
 
 
 @torch.no_grad()

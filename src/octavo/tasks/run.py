@@ -18,8 +18,7 @@ from octavo.exchange import is_foreign, read_foreign
 from octavo.io.run_folder import METRICS, TOKENIZER, read_json, read_record
 from octavo.io.tensors import read_tensors
 from octavo.models import build, describe
-from octavo.pages.markup import element
-from octavo.pages.sections import notebook_view, paragraph
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, OTHER_TEXT
 from octavo.tasks.trained_run import TrainedRun
 from octavo.text import load_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
@@ -40,6 +39,11 @@ class Run(TrainedRun):
         """Whether its bits per byte may stand beside another's: nothing was lost on the way to tokens."""
         return self.tokenizer.lossless and not self.record.get("preprocess")
 
+    def label(self, comparable: bool = True) -> str:
+        """What must stand beside its bits per byte; `comparable` says whether the scored text kept its bytes."""
+        lost = "" if comparable and self.comparable else NOT_COMPARABLE
+        return ", ".join(filter(None, [lost, OTHER_TEXT if self.record.get("other_text") else ""]))
+
     @cached_property
     def identity(self) -> bytes:
         """A hash of the model and the tokenizer: what an archive must be opened with."""
@@ -59,9 +63,6 @@ class Run(TrainedRun):
     def result_in_words(self) -> str:
         label = self.record.get("result", {}).get("label")
         return super().result_in_words() + (f" ({label})" if label else "")
-
-    def _repr_html_(self) -> str:
-        return notebook_view(paragraph(element("b", f"octavo run {self.name}")), paragraph(self.summary()))
 
     # ------------------------------------------------------------------ its folder
 

@@ -15,8 +15,9 @@ from markupsafe import Markup
 
 from octavo import __version__
 from octavo.core import LanguageModel
+from octavo.io.files import thousands
 from octavo.io.run_folder import TENSORS, TOKENIZER
-from octavo.models import spec_of, stored_entries
+from octavo.models import parameter_count, spec_of, stored_entries
 from octavo.pages.figures.charts import Point, Series, lines
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import facts, paragraph, render_page, reproduce, section, table, verbatim, versions
@@ -49,8 +50,9 @@ def number(bits: float) -> str:
 
 
 def stored(model: LanguageModel[Any]) -> str:
-    """What a model is made of: its n-grams, or its numbers."""
-    return ", ".join(f"{count:,} {name}" for name, count in sorted(stored_entries(model).items()) if count)
+    """How many parameters a model has, and what they are: n-grams, numbers."""
+    parts = ", ".join(f"{thousands(count)} {name}" for name, count in sorted(stored_entries(model).items()) if count)
+    return f"{thousands(parameter_count(model))} parameters: {parts}"
 
 
 def bytes_on_disk(path: Path) -> int:
@@ -179,7 +181,8 @@ def loss_curve(rows: Rows, record: Mapping[str, Any], caption: str = "The loss o
     references = [("result", float(result))] if in_bits and result is not None else []
     caption += CHUNKS if in_bits else AT_THE_END if validation else ""
     drawn = [curve for curve in curves if curve.points]
-    return lines(drawn, caption, ("step", unit), log_x=len(first) > MIN_LOG_POINTS, references=references)
+    log_x = len(first) > MIN_LOG_POINTS
+    return lines(drawn, caption, ("step", unit), log_x=log_x, references=references, cut_peaks=True)
 
 
 def _measures(rows: Rows) -> Markup:

@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from octavo.config import from_json
 from octavo.errors import UserError
+from octavo.io.files import thousands
 from octavo.io.run_folder import TENSORS
 
 BITS = "bits/byte"
@@ -60,6 +61,34 @@ def trained_on(record: Mapping[str, Any]) -> str:
     return ", ".join(Path(str(one)).name for one in sources) if isinstance(sources, list) else ""
 
 
+class MeasuredText(NamedTuple):
+    """What a run's result was measured on: results of different texts do not rank."""
+
+    name: str = ""
+    sha256: str = ""  # of the held-out part; of images and pairs, of all of them
+    bytes: int | None = None  # that were scored
+
+    @property
+    def title(self) -> str:
+        """As the heading of the runs that share it."""
+        size = f", {thousands(self.bytes)} bytes measured" if self.bytes else ""
+        return f"{without_folders(self.name) or 'unknown data'}{size}" + (
+            f" ({self.sha256[:8]})" if self.sha256 else ""
+        )
+
+
+def measured_text(record: Mapping[str, Any]) -> MeasuredText:
+    """The identity of the text, the images, the pairs or the examples that the run was measured on."""
+    for key in ("corpus", "images", "pairs", "data"):
+        about = record.get(key)
+        if isinstance(about, Mapping):
+            parts = [part for name in ("valid", "test") if isinstance(part := about.get(name), Mapping)]
+            found = next((one["sha256"] for one in (*parts, about) if isinstance(one.get("sha256"), str)), "")
+            scored = [value_at(record, "result.bytes"), *(part.get("bytes") for part in parts)]
+            return MeasuredText(trained_on(record), found, next((n for n in scored if type(n) is int), None))
+    return MeasuredText(trained_on(record))
+
+
 def without_folders(names: str) -> str:
     """Files by their names alone."""
     return ", ".join(Path(one).name or one for one in names.split(", "))
@@ -93,7 +122,7 @@ def operations_of(record: Mapping[str, Any]) -> float | None:
     if name == "mix" and isinstance(parts, list):
         known = [operations_of(part) for part in parts[:64] if isinstance(part, Mapping)]
         return sum(one for one in known if one) or None
-    from octavo.cost import cost_of_config, one_token  # which need torch, and a list of runs does not
+    from octavo.costs import cost_of_config, one_token  # which need torch, and a list of runs does not
     from octavo.models import MODELS
 
     if record.get("task", "language") != "language" or name not in MODELS or not isinstance(record.get("vocab"), int):
@@ -105,6 +134,14 @@ def operations_of(record: Mapping[str, Any]) -> float | None:
         return cost_of_config(name, config, record["vocab"], one_token(config)).per_token("forward") or None
     except UserError:  # a record of another octavo
         return None
+
+
+def parameters_of(record: Mapping[str, Any], folder: Path) -> int | None:
+    """How many parameters the run's model has; of a folder of an earlier octavo, the numbers of a network's file."""
+    count = record.get("parameters")
+    if isinstance(count, int) and not isinstance(count, bool):
+        return count
+    return numbers_in(folder) if isinstance(record.get("training"), Mapping) else None
 
 
 def numbers_in(folder: Path) -> int | None:

@@ -25,9 +25,11 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.io.run_folder import read_record, save_folder
-from octavo.models import MODELS, name_of
+from octavo.models import MODELS, name_of, parameter_count
 from octavo.models.loading import filled
 from octavo.models.spec import ModelSpec
+from octavo.pages.markup import element
+from octavo.pages.sections import notebook_view, paragraph
 from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
 
 
@@ -78,6 +80,9 @@ class TrainedRun:
     def __repr__(self) -> str:
         return f"<octavo run {self.name!r}{f' at {self.path}' if self.path else ''}: {self.summary()}>"
 
+    def _repr_html_(self) -> str:
+        return notebook_view(paragraph(element("b", f"octavo run {self.name}")), paragraph(self.summary()))
+
     # ------------------------------------------------------------------ its folder
 
     def description(self) -> dict[str, Any]:
@@ -108,7 +113,7 @@ class TrainedRun:
 
         What the old folder has of the names in `keep` goes into the new one.
         """
-        record = {**self.record, **self.description(), "task": self.task}
+        record = {**self.record, **self.description(), "task": self.task, "parameters": parameter_count(self.model)}
         save_folder(Path(path), record, self.tensors(), {**self.texts(), **(texts or {})}, keep)
         self.path = Path(path)
         return self

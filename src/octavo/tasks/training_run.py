@@ -12,7 +12,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,23 @@ import torch
 from octavo.core import seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.io.lock import locked
-from octavo.io.run_folder import BOARD, CONFIG, METRICS, REPORT, STATE, check_out, read_record, write_record
+from octavo.io.run_folder import BOARD, METRICS, REPORT, STATE, check_out, read_record, write_record
+from octavo.tasks.run_place import (
+    aside,
+    bring_back,
+    check_free,
+    is_stopped,
+    log_length,
+    numbered,
+    put_aside,
+    restore_old,
+)
 from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with, pick_device
 from octavo.training.checkpoint import FILE, Checkpoint, Position
 from octavo.training.distributed import Team, team
 from octavo.training.loop import Loop
 from octavo.training.schedule import Budget
 from octavo.training.stage import Stage
-
-BEFORE = ".before"  # ends the name of a finished run while another one is trained at its place
 
 
 @dataclass
@@ -68,7 +76,7 @@ class TrainingRun:
                 return self.resume(record, path)
         raise UserError(
             f"{path} holds a training run that was stopped, with other settings or data; resume it: octavo resume "
-            f"{path}, or choose another --out"
+            f"{path}, or choose another --out, or replace it with --force"
         )
 
     def resume(self, record: dict[str, Any], path: Path, budget: str | None = None) -> Any:
@@ -115,7 +123,8 @@ class TrainingRun:
         seconds = sum(stage["seconds"] for stage in training["stages"])
         run.record |= {"train_seconds": seconds, f"train_{loop.stage.unit}": at.examples}
         training |= {"finished": True, "why": why, "steps": at.step}
-        training |= {loop.stage.best: at.best_value} if loop.stage.best else {}
+        best = at.best_value if at.final_value is None else at.final_value
+        training |= {loop.stage.best: best} if loop.stage.best else {}
         return self.finish(task.complete(recipe, run, self.data), rows)
 
     def finish(self, run: Any, rows: Rows) -> Any:
@@ -131,7 +140,7 @@ class TrainingRun:
                 raise
             raise Stopped(f"stopped while measuring; go on with: octavo resume {folder}", signal.SIGINT) from error
         if before and folder is not None and self.team.leads:
-            shutil.rmtree(_real(folder).with_name(Path(before).name), ignore_errors=True)
+            shutil.rmtree(aside(folder).with_name(Path(before).name), ignore_errors=True)
         return run
 
     def _save(self, run: Any, rows: Rows, measured: Any, folder: Path) -> None:
@@ -149,28 +158,37 @@ class TrainingRun:
 
 def train_run(
     task: Task[Any, Any], recipe: Recipe, source: Sequence[str], out: str | Path | None = None, measure: bool = True,
-    quiet: bool = False,
+    quiet: bool = False, force: bool = False, number: bool = False,
 ) -> Any:  # fmt: skip
     """Train a model for a task, in this process or in those that torchrun started.
 
-    A run that was stopped at `out`, with the same recipe and data, is resumed; any other stopped one is refused.
+    A run that was stopped at `out`, with the same recipe and data, is resumed; any other run there is refused, or, with
+    `force`, replaced when the new one is finished. With `number`, the run goes to the first of out, out-2, out-3, ...
+    that is not there yet.
     """
     seeded_generator(recipe.seed)
     folder = Path(out) if out is not None else None
-    if folder is not None:
+    if folder is not None and not number:
         check_out(folder)
     task.check(recipe)
     if task.loop.budget or recipe.loop.budget:  # where there is no usual one, the task has its own measure
         Budget.parse(recipe.loop.budget)
-    with locked(folder), team(pick_device(recipe.device)) as processes:
+    with ExitStack() as stack:
+        if not number:
+            stack.enter_context(locked(folder))
+        processes = stack.enter_context(team(pick_device(recipe.device)))
+        if number and folder is not None:
+            folder = stack.enter_context(numbered(folder, processes))
+            stack.enter_context(locked(folder))
         if processes.leads:
             restore_old(folder)
-        (stopped,) = processes.agree(float(processes.leads and is_stopped(folder)))
+            check_free(folder, force)
+        (stopped,) = processes.agree(float(processes.leads and not force and is_stopped(folder)))
         began = time.perf_counter()
-        with closing_data(task, task.open(recipe, source, folder)) as data:
-            described = task.describe(recipe, source, data)
-            run = TrainingRun(task, recipe, data, processes, folder, measure, quiet)
-            return run.resume_same(described, folder) if folder and stopped else run.begin(described, began)
+        data = stack.enter_context(closing_data(task, task.open(recipe, source, folder)))
+        described = task.describe(recipe, source, data)
+        run = TrainingRun(task, recipe, data, processes, folder, measure, quiet)
+        return run.resume_same(described, folder) if folder and stopped else run.begin(described, began)
 
 
 def resume_run(path: str | Path, budget: str | None = None, measure: bool = True, quiet: bool = False) -> Any:
@@ -232,58 +250,13 @@ def _begun(run: Any, loop: Loop, folder: Path | None, new: bool) -> Iterator[Non
         yield
         return
     try:
-        run.record["training"]["before"] = _put_aside(folder)
+        run.record["training"]["before"] = put_aside(folder)
         model, run.model = run.model, loop.untrained  # which is whole, where the other one is sharded
         run.save(folder, {METRICS: ""})
         run.model = model
         yield
     except Exception as error:
         learnt = (folder / STATE / FILE).is_file() and Checkpoint.load(folder).position.step > 0
-        if not isinstance(error, Stopped) and _aside(folder).exists() and not learnt:
-            _bring_back(folder)
+        if not isinstance(error, Stopped) and aside(folder).exists() and not learnt:
+            bring_back(folder)
         raise
-
-
-# ---------------------------------------------------------------------- folders
-
-
-def is_stopped(folder: Path | None) -> bool:
-    """Whether a run stands there that was stopped and can be resumed."""
-    if folder is None or not (folder / STATE / FILE).is_file():
-        return False
-    return not read_record(folder).get("training", {}).get("finished", True)
-
-
-def restore_old(folder: Path | None) -> None:
-    """Bring an old run back whose place is empty: the process that had put it aside was killed before it saved."""
-    if folder is not None and _aside(folder).exists() and not (folder / CONFIG).exists():
-        _bring_back(folder)
-
-
-def log_length(folder: Path | None) -> int:
-    """Bytes of metrics.jsonl."""
-    return (folder / METRICS).stat().st_size if folder is not None and (folder / METRICS).is_file() else 0
-
-
-def _put_aside(folder: Path) -> str:
-    """A finished run that stands there stays until the new one is finished too; returns the name it has meanwhile."""
-    out, aside = _real(folder), _aside(folder)
-    if not (out / CONFIG).is_file():
-        return ""
-    if aside.exists():
-        raise UserError(f"{aside} is in the way: {out} would be put there until the new run is finished; move it")
-    os.rename(out, aside)
-    return aside.name
-
-
-def _bring_back(folder: Path) -> None:
-    shutil.rmtree(_real(folder), ignore_errors=True)
-    os.rename(_aside(folder), _real(folder))
-
-
-def _aside(folder: Path) -> Path:
-    return _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
-
-
-def _real(folder: Path) -> Path:
-    return Path(os.path.realpath(folder))

@@ -58,6 +58,8 @@ class PairsConfig:
     """Pairs to choose the best weights by: a TSV file, or several files line by line; else some are held out."""
     test: tuple[str, ...] = ()
     """Pairs to measure on, in the same way."""
+    encoding: str = "utf-8"
+    """The encoding of the files: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
     keep: Literal["right", "bleu", "last"] = "right"
     """The weights kept: that predict most target tokens, whose greedy translations are best, or the last."""
 
@@ -107,7 +109,7 @@ class TranslationTask(Task[Translator, Pairs]):
         load_sacrebleu()
 
     def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Pairs:
-        return open_pairs(source, recipe.settings.valid, recipe.settings.test)
+        return open_pairs(source, recipe.settings.valid, recipe.settings.test, recipe.settings.encoding)
 
     def named_data(self) -> dict[str, str]:
         files = {name: SOURCES["multi30k" if name in MULTI30K else name] for name in NAMED if name != "asv-kjv"}
@@ -149,7 +151,7 @@ class TranslationTask(Task[Translator, Pairs]):
 
     def evaluate(self, run: Translator, source: Any = None, **settings: Any) -> dict[str, Translated]:
         """BLEU and chrF by language: of the run's own test pairs, or of all pairs of a place that is named."""
-        lines = read_lines(source) if source else run.data().test
+        lines = read_lines(source, settings.get("encoding", "utf-8")) if source else run.data().test
         if len(lines.targets) != len(run.languages) - 1:
             wanted, given = ", ".join(run.languages[1:]), len(lines.targets)
             raise UserError(

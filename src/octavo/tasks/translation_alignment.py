@@ -16,6 +16,7 @@ from octavo.core import eval_mode
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.ops.tracing import trace
+from octavo.pages.sections import notebook_view
 from octavo.tasks.translator import BEAM, Method, Translator
 from octavo.text.token_display import display_token
 from octavo.text.tokenizers.base import Tokenizer
@@ -51,6 +52,14 @@ class Alignment:
             "text": self.text, "translation": self.translation, "language": self.language, "source": list(self.source),
             "target": list(self.target), "attention": [[round(a, 4) for a in row] for row in self.mean.tolist()],
         }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<octavo alignment of {self.text!r} and {self.translation!r}>"
+
+    def _repr_html_(self) -> str:
+        from octavo.tasks.translation_page import alignment_parts  # which needs this class
+
+        return notebook_view(alignment_parts(self))
 
 
 @torch.no_grad()

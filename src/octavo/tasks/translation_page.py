@@ -11,7 +11,8 @@ from torch import Tensor
 
 from octavo.datasets.pairs import Lines, Pairs
 from octavo.errors import UserError
-from octavo.models.cost.parts import parameter_count
+from octavo.io.files import thousands
+from octavo.models import parameter_count
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import Shaded, details, facts, heat_table, paragraph, render_page, section, table, verbatim
 from octavo.tasks.run_page import PageContent
@@ -64,7 +65,7 @@ def _translations(run: Translator, test: Lines) -> Markup:
 def _model(run: Translator) -> Markup:
     pairs = run.record["pairs"]
     return section("Model and pairs", facts([
-        ("parameters", f"{parameter_count(run.model):,}"),
+        ("parameters", thousands(parameter_count(run.model))),
         ("pairs", f"{pairs['name']}: {pairs['train']:,} for training, {pairs['valid']:,} for validation, "
                   f"{pairs['test']:,} for testing ({pairs['split']})"),
     ]))  # fmt: skip

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from octavo.datasets.labels import Labelled
 from octavo.io.cooperative import Turn
+from octavo.pages.sections import notebook_view
 from octavo.tasks.classifier import Classifier
 from octavo.text.bag_of_ngrams import Bags, words_of
 
@@ -66,6 +67,14 @@ class Explained:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "order_blind": self.order_blind}
+
+    def __repr__(self) -> str:
+        return f"<{self.answer}, {self.confidence:.1%} confident, by {len(self.words)} words>"
+
+    def _repr_html_(self) -> str:
+        from octavo.tasks.classification_page import contributions, contributions_legend  # which need this class
+
+        return notebook_view(contributions(self), contributions_legend())
 
 
 def explain(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,9 @@ import numpy as np
 
 from octavo.config import no_such_setting
 from octavo.errors import UserError
+from octavo.io.encoding import UTF8
 from octavo.io.progress import progress
+from octavo.io.system import read_at
 from octavo.text.chunks import Chunk
 from octavo.text.loading import Source, Split, Text, load_text, text_of
 from octavo.text.preprocess import apply, check_steps
@@ -32,6 +33,7 @@ class Corpus:
     valid: Split
     source: tuple[str, ...]
     errors: Errors
+    encoding: str
     preprocess: tuple[str, ...]
     notes: tuple[str, ...]  # what the user may want to know: files passed over, names with two meanings
 
@@ -45,6 +47,7 @@ class Corpus:
         return {
             "source": list(self.source),
             "errors": self.errors,
+            **({"encoding": self.encoding} if self.encoding != UTF8 else {}),
             "preprocess": list(self.preprocess),
             "comparable": self.comparable,
             "train": self.train.describe(),
@@ -57,6 +60,7 @@ def open_corpus(
     *,
     field: str = "text",
     errors: Errors = "strict",
+    encoding: str = UTF8,
     preprocess: Iterable[str] = (),
     valid: Source | None = None,
 ) -> Corpus:
@@ -66,8 +70,8 @@ def open_corpus(
     document for several.
     """
     steps = check_steps(preprocess)
-    notes: list[str] = []
-    text = load_text(source, field, errors, steps, notes)
+    text = load_text(source, field, errors, steps, encoding)
+    notes = list(text.notes)
     if valid is None:
         cut = _cut_place(text)
         train, held = Split(text, 0, cut), Split(text, cut, text.size)
@@ -75,17 +79,19 @@ def open_corpus(
             notes.append(f"documents stay whole, so {cut / text.size:.0%} of the text is for training, not 90%; "
                          "name validation files to choose")  # fmt: skip
     else:
-        other = load_text(valid, field, errors, steps, notes)
+        other = load_text(valid, field, errors, steps, encoding)
+        notes += other.notes
         train, held = Split(text, 0, text.size), Split(other, 0, other.size)
     names = (source,) if isinstance(source, str | Path) else source
-    return Corpus(train, held, tuple(map(str, names)), errors, steps, tuple(notes))
+    return Corpus(train, held, tuple(map(str, names)), errors, encoding, steps, tuple(notes))
 
 
 def open_text(
-    source: Source, *, field: str = "text", errors: Errors = "strict", preprocess: Iterable[str] = ()
-) -> Split:
+    source: Source, *, field: str = "text", errors: Errors = "strict", encoding: str = UTF8,
+    preprocess: Iterable[str] = (),
+) -> Split:  # fmt: skip
     """All of a text, not split: a file, several, a folder, '-' or a named source."""
-    text = load_text(source, field, errors, check_steps(preprocess), [])
+    text = load_text(source, field, errors, check_steps(preprocess), encoding)
     return Split(text, 0, text.size)
 
 
@@ -133,7 +139,7 @@ def _cut_place(text: Text) -> int:
     if len(text.starts) > 1:
         ends = text.starts[1:]
         return int(ends[np.argmin(np.abs(ends - text.size * 0.9))])
-    following = os.pread(text.file.fileno(), 4, cut)
+    following = read_at(text.file.fileno(), 4, cut)
     while following and following[0] & 0xC0 == 0x80 and cut < text.size * 9 // 10 + 3:  # inside a character
         cut, following = cut + 1, following[1:]
     if not 0 < cut < text.size:

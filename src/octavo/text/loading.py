@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
-import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,10 @@ from typing import IO, Any, get_args
 
 import numpy as np
 
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.compressed import CHUNK_BYTES, stream
+from octavo.io.encoding import SNIFFED_BYTES, UTF8, check_encoding, guess_encoding
+from octavo.io.system import read_at
 from octavo.text.chunks import Chunk, Starts, rechunk
 from octavo.text.preprocess import apply
 from octavo.text.reading import STDIN, Errors, checked, is_plain, list_files, read_documents
@@ -32,6 +34,7 @@ class Text:
     name: str
     size: int  # bytes
     starts: Starts
+    notes: tuple[str, ...] = ()  # what the user may want to know of how it was read
 
     def __post_init__(self) -> None:
         weakref.finalize(self, self.file.close)  # it stays open until the text is gone
@@ -73,7 +76,7 @@ class Split:
         """The documents, in chunks."""
         for offset in range(0, self.size, CHUNK_BYTES):
             size = min(CHUNK_BYTES, self.size - offset)
-            data = os.pread(self.text.file.fileno(), size, self.start + offset)
+            data = read_at(self.text.file.fileno(), size, self.start + offset)
             if len(data) != size:
                 raise UserError(f"{self.text.name} became shorter while it was read; leave it alone and run it again")
             first, last = np.searchsorted(self._starts, [offset, offset + size])
@@ -83,26 +86,51 @@ class Split:
         """All of its bytes at once."""
         return b"".join(chunk.data for chunk in self.chunks())
 
+    def bytes_per_character(self) -> float:
+        """Of its first chunk in UTF-8: 1 for plain English, nearly 3 for Chinese; 1 where it is not UTF-8."""
+        data = next(self.chunks(), Chunk(b"")).data
+        try:
+            text = codecs.getincrementaldecoder("utf-8")().decode(data)  # which waits for the rest of a character
+        except UnicodeDecodeError:
+            return 1.0
+        return len(data) / len(text) if text else 1.0
+
     def describe(self) -> dict[str, Any]:
         """What identifies the split in a run's record."""
         return {"bytes": self.size, "documents": self.documents, "sha256": self.sha256}
 
 
-def load_text(source: Source, field: str, errors: Errors, steps: tuple[str, ...], notes: list[str]) -> Text:
-    """All documents of the source after the preprocessing steps; what the user may want to know goes into `notes`."""
+def load_text(
+    source: Source, field: str = "text", errors: Errors = "strict", steps: tuple[str, ...] = (), encoding: str = UTF8
+) -> Text:
+    """All documents of the source after the preprocessing steps."""
+    encoding, notes = check_encoding(encoding), list[str]()
     if errors not in get_args(Errors):
         raise UserError(f"errors must be one of {', '.join(get_args(Errors))}: got {errors!r}")
-    files, skipped = list_files(_resolve(source, notes), errors)
+    files, skipped = list_files(_resolve(source, notes), errors, encoding)
     notes += [f"passed over {file}" for file in skipped]
-    if len(files) == 1 and is_plain(files[0]) and errors != "replace" and not steps:
+    if errors == "raw" and encoding == UTF8:
+        notes += [note for file in files if (note := _note_encoding(file))]
+    if len(files) == 1 and is_plain(files[0]) and errors != "replace" and not steps and encoding == UTF8:
         path = files[0]  # the user's own file, checked once from end to end
         size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
-        text = Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64))  # noqa: SIM115  the text closes it
+        text = Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64), tuple(notes))  # noqa: SIM115  it closes it
     else:
-        text = _unpacked(files, field, errors, steps)
+        text = _unpacked(files, field, errors, steps, encoding, notes)
     if not text.size:
         raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: a corpus needs at least 2 bytes")
     return text
+
+
+def _note_encoding(path: Path) -> str:
+    """A word on a file whose bytes are read as they are, though they seem to be a text in another encoding."""
+    if not is_plain(path):
+        return ""
+    with open(path, "rb") as file:
+        guess = guess_encoding(file.read(SNIFFED_BYTES))
+    return f"{path} looks like {guess}; its bytes are read as they are; --encoding {guess} reads them as text" * bool(
+        guess
+    )
 
 
 def text_of(data: bytes) -> Text:
@@ -129,29 +157,37 @@ def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
         return [source]
     if name not in sources.SOURCES:
         known = [one.name for one in sources.SOURCES.values() if one.kind == "text"]
+        advice = did_you_mean(name, [*known, *_files_beside(Path(name))], f"text sources are {', '.join(known)}")
         raise UserError(
-            f"there is no file or folder {name} (seen from {Path.cwd()}), and no source of that name; "
-            f"text sources are {', '.join(known)}"
+            f"there is no file or folder {name} (seen from {Path.cwd()}), and no source of that name; {advice}"
         )
     if sources.SOURCES[name].kind in ("checkpoint", "vectors", "images"):
         raise UserError(f"the source {name} is not text but {sources.SOURCES[name].kind}; name another")
     return list(sources.get_files(name).values())
 
 
-def _unpacked(files: list[Path], field: str, errors: Errors, steps: tuple[str, ...]) -> Text:
+def _files_beside(path: Path) -> list[str]:
+    """What stands where a file of that name would."""
+    folder = path.parent
+    return [str(folder / one.name) for one in folder.iterdir()] if folder.is_dir() else []
+
+
+def _unpacked(
+    files: list[Path], field: str, errors: Errors, steps: tuple[str, ...], encoding: str, notes: list[str]
+) -> Text:
     """All documents in one temporary file without a name, so that they are decompressed and parsed once."""
     size, starts = 0, [np.zeros(0, np.int64)]
     with ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile())
         for path in files:
-            for chunk in _stepped(read_documents(path, field, errors), steps):
+            for chunk in _stepped(read_documents(path, field, errors, encoding), steps):
                 _write(file, chunk.data)
                 starts.append(chunk.starts + size)
                 size += len(chunk.data)
         file.flush()
         every = np.unique(np.concatenate(starts))  # a document without bytes shares its start with the next
         stack.pop_all()  # from here on the file is the text's to close
-        return Text(file, "the unpacked text", size, every[every < size])
+        return Text(file, "the unpacked text", size, every[every < size], tuple(notes))
 
 
 def _write(file: IO[bytes], data: bytes) -> None:

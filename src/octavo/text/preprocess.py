@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.text.tokenizers.token_bytes import as_bytes, as_text
 
 DIGIT = re.compile(r"\d")
@@ -83,5 +83,6 @@ def check_steps(names: Iterable[str]) -> tuple[str, ...]:
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         if name not in PREPROCESS:
-            raise UserError(f"there is no preprocessing step named {name!r}; known are {', '.join(PREPROCESS)}")
+            advice = did_you_mean(name, PREPROCESS, f"known are {', '.join(PREPROCESS)}")
+            raise UserError(f"there is no preprocessing step named {name!r}; {advice}")
     return names

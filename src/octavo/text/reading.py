@@ -14,15 +14,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from octavo.errors import UserError
+from octavo.errors import EncodingError, UserError
 from octavo.io.compressed import CHUNK_BYTES, is_compressed, plain_name, stream
+from octavo.io.encoding import SNIFFED_BYTES, UTF8, converted, guess_encoding, is_utf8, wrong_encoding
 from octavo.io.files import json_records
 from octavo.text.chunks import Chunk, no_starts
 from octavo.text.token_store import SUFFIX, tokens_as_text
 
 Errors = Literal["strict", "replace", "raw"]
 STDIN = "-"
-SNIFFED_BYTES = 1 << 13  # bytes read to distinguish text from other files in a folder
+LOOKS_LIKE = "it looks like "
 
 
 def is_plain(path: Path) -> bool:
@@ -30,16 +31,21 @@ def is_plain(path: Path) -> bool:
     return not is_compressed(path) and path.suffix.lower() not in (*JSON_LINES, *PARQUET, SUFFIX) and path.is_file()
 
 
-def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[list[Path], list[str]]:
+def list_files(
+    paths: Iterable[str | Path], errors: Errors = "strict", encoding: str = UTF8
+) -> tuple[list[Path], list[str]]:
     """The files to read, folders opened in sorted order, and what was passed over in them, each with the reason."""
     files: list[Path] = []
     skipped: list[str] = []
     for path in map(Path, paths):
         if path.is_dir():
-            found = _in_folder(path, errors, skipped)
+            found = _in_folder(path, errors, encoding, skipped)
             if not found:
                 shown = "; ".join(skipped[:3]) + ("; ..." if len(skipped) > 3 else "")
                 why = f"{len(skipped)} files were passed over ({shown})" if skipped else "no files"
+                guesses = {line.rpartition(LOOKS_LIKE)[2] for line in skipped if LOOKS_LIKE in line}
+                if len(guesses) == 1:
+                    raise EncodingError(f"the folder {path} has no text in it that is UTF-8: {why}", *guesses)
                 raise UserError(f"the folder {path} has no text in it: {why}; name a file or another folder")
             files += found
         elif path.exists() or str(path) == STDIN:
@@ -49,21 +55,28 @@ def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[
     return files, skipped
 
 
-def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -> Iterator[Chunk]:
+def read_documents(
+    path: Path, field: str = "text", errors: Errors = "strict", encoding: str = UTF8
+) -> Iterator[Chunk]:  # fmt: skip
     """The documents of one file, in chunks."""
     kind = plain_name(path).suffix.lower()
     if str(path) == STDIN:
         blocks = iter(lambda: sys.stdin.buffer.read(CHUNK_BYTES), b"")
-        yield from _one_document(blocks, "standard input", errors)
+        yield from _one_document(_as_utf8(blocks, "standard input", errors, encoding), "standard input", errors)
     elif kind in (*JSON_LINES, *PARQUET):
-        records = json_records(_lines(stream(path)), path) if kind in JSON_LINES else _parquet(path, field)
+        lines = _lines(_as_utf8(stream(path), str(path), errors, encoding))
+        records = json_records(lines, path) if kind in JSON_LINES else _parquet(path, field)
         documents = (_text_of(record, field, place, errors) for place, record in records)
         first = np.zeros(1, np.int64)
         yield from _joined(Chunk(document, first) for document in documents if document)
     elif path.suffix.lower() == SUFFIX:
         yield from _joined(chunk for one in tokens_as_text(path) for chunk in _one_document(one, str(path), errors))
     else:
-        yield from _one_document(stream(path), str(path), errors)
+        yield from _one_document(_as_utf8(stream(path), str(path), errors, encoding), str(path), errors)
+
+
+def _as_utf8(blocks: Iterator[bytes], name: str, errors: Errors, encoding: str) -> Iterator[bytes]:
+    return blocks if encoding == UTF8 else converted(blocks, encoding, name, errors == "replace")
 
 
 def checked(chunks: Iterable[bytes], name: str, errors: Errors = "strict") -> Iterator[bytes]:
@@ -74,6 +87,9 @@ def checked(chunks: Iterable[bytes], name: str, errors: Errors = "strict") -> It
     carry, offset = b"", 0
     for chunk in chunks:
         data = carry + chunk
+        head = data[:SNIFFED_BYTES]
+        if not offset and 0 in head and guess_encoding(head):  # UTF-16 of ASCII is UTF-8 too, with many zeros
+            raise wrong_encoding(name, head)
         if data.isascii():
             yield data
             carry, used = b"", len(data)
@@ -90,12 +106,9 @@ def _decode(data: bytes, errors: Errors, final: bool, name: str, offset: int) ->
     try:
         return codecs.utf_8_decode(data, errors, final)
     except UnicodeDecodeError as error:
-        at = offset + error.start
-        guess = "it looks like UTF-16, " if offset == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
-        raise UserError(
-            f"the text must be UTF-8: byte {at:,} of {name} (0x{data[error.start]:02x}) is not; {guess}convert it "
-            "(iconv -t utf-8), or pass errors='replace' to put U+FFFD there, or errors='raw' to keep any bytes"
-        ) from error
+        place = f"byte {offset + error.start:,} of {name} (0x{data[error.start]:02x})"
+        near = data[:SNIFFED_BYTES] if error.start < SNIFFED_BYTES else data[error.start :][:SNIFFED_BYTES]
+        raise wrong_encoding(place, near) from error
 
 
 def _one_document(chunks: Iterator[bytes], name: str, errors: Errors) -> Iterator[Chunk]:
@@ -175,13 +188,13 @@ def _text_of(record: dict[str, Any], field: str, place: str, errors: Errors) -> 
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def _in_folder(folder: Path, errors: Errors, skipped: list[str]) -> list[Path]:
+def _in_folder(folder: Path, errors: Errors, encoding: str, skipped: list[str]) -> list[Path]:
     files = []
     for root, folders, names in os.walk(folder):
         skipped += [f"{Path(root, name)}: hidden folder" for name in folders if name.startswith(".")]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (Path(root, name) for name in names):
-            why = "hidden file" if path.name.startswith(".") else _why_not_text(path, errors)
+            why = "hidden file" if path.name.startswith(".") else _why_not_text(path, errors, encoding)
             if why:
                 skipped.append(f"{path}: {why}")
             else:
@@ -189,7 +202,7 @@ def _in_folder(folder: Path, errors: Errors, skipped: list[str]) -> list[Path]:
     return sorted(files)
 
 
-def _why_not_text(path: Path, errors: Errors) -> str:
+def _why_not_text(path: Path, errors: Errors, encoding: str) -> str:
     """Why a file in a folder is passed over; empty if it is text."""
     if not path.is_file():
         return "not a regular file"
@@ -198,12 +211,17 @@ def _why_not_text(path: Path, errors: Errors) -> str:
     if plain_name(path).suffix.lower() in PARQUET:
         return ""
     head = next(stream(path), b"")[:SNIFFED_BYTES]
+    if encoding != UTF8:
+        try:
+            codecs.getincrementaldecoder(encoding)("replace" if errors == "replace" else "strict").decode(head)
+        except UnicodeError:
+            return f"not in the encoding {encoding}"
+        return ""
+    guess = guess_encoding(head)
     if b"\0" in head:
-        return "not text: it has NUL bytes"
-    try:
-        codecs.utf_8_decode(head, "strict" if errors == "strict" else "ignore", len(head) < SNIFFED_BYTES)
-    except UnicodeDecodeError as error:
-        return f"not UTF-8: byte {error.start:,}"
+        return f"not UTF-8, {LOOKS_LIKE}{guess}" if guess else "not text: it has NUL bytes"
+    if errors == "strict" and not is_utf8(head):
+        return f"not UTF-8, {LOOKS_LIKE}{guess}" if guess else "not UTF-8"
     return "not text: a file of tokens; name it to read it" if path.suffix.lower() == SUFFIX else ""
 
 

@@ -1,15 +1,18 @@
 """Word vectors: read and written as text, GloVe's way or word2vec's, and matched to the tokens of a tokenizer.
 
 GloVe writes a word and its numbers on each line; word2vec and fastText put a line "count dim" before them. Files may
-be larger than memory: they are read as a stream, and only the rows asked for stay in memory.
+be larger than memory: they are read as a stream, and only the rows asked for stay in memory. Neither format says which
+text the vectors were learnt from: a file beside them does (`plays.txt.json`), by its hash.
 
 W words, D dimensions, V vocabulary of the tokenizer.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ Rows = NDArray[np.float32]
 MAX_LINE_BYTES = 1 << 20  # bytes; a row of 10,000 dimensions takes about a tenth of it
 MAX_COUNT_DIGITS = 18  # digits of a number in word2vec's first line; more is a word, not a number
 LARGEST = float(np.finfo(np.float32).max)  # beyond, a number would be infinite in a row
+ORIGIN_SUFFIX = ".json"  # of the file beside the vectors
 TEXT_FORMAT = "a line is a word and its numbers, with spaces between (GloVe's or word2vec's text format)"
 
 
@@ -38,6 +42,16 @@ class Vectors:
     words: list[str]
     rows_WD: Rows
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The text that something was learnt from, as far as it is known."""
+
+    name: str
+    """What was learnt, as messages and records name it."""
+    text_sha256: str = ""
+    """The hash of the text's bytes; empty where it is not known."""
 
 
 @dataclass
@@ -71,6 +85,31 @@ def write_vectors(path: str | Path, vectors: Vectors, header: bool = False) -> N
         line = " %.9g" * vectors.rows_WD.shape[1] + "\n"  # nine digits distinguish any two 32-bit numbers
         for word, row_D in zip(vectors.words, vectors.rows_WD, strict=True):
             file.write((word + line % tuple(row_D.tolist())).encode("utf-8", "surrogateescape"))
+
+
+def write_origin(path: str | Path, source: Sequence[str], part: str, text_sha256: str) -> None:
+    """Say, in a file beside the vectors, which text they were learnt from."""
+    origin = {"source": list(source), "part": part, "text_sha256": text_sha256, "vectors_sha256": _file_hash(path)}
+    with whole_file(f"{path}{ORIGIN_SUFFIX}") as file:
+        file.write((json.dumps(origin, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
+
+
+def read_origin(source: str | Path) -> Origin:
+    """Which text vectors were learnt from: not known, unless the file beside them is there and is about them."""
+    beside = Path(f"{source}{ORIGIN_SUFFIX}")
+    name = f"vectors {source}"
+    try:
+        origin = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+        if origin.get("vectors_sha256") == _file_hash(source) and isinstance(origin.get("text_sha256"), str):
+            return Origin(name, origin["text_sha256"])
+    except (OSError, ValueError, AttributeError):  # somebody else's file
+        pass
+    return Origin(name)
+
+
+def _file_hash(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def word_of(spelling: bytes) -> str | None:

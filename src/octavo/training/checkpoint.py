@@ -36,7 +36,10 @@ class Position:
     seconds: float = 0.0
     evaluations: int = 0  # made so far
     stale: int = 0  # evaluations since the best one
+    evaluation_seconds: float = 0.0  # that they took
+    validation_part: float = 0.0  # of the validation data that they are made on; 0: not chosen yet
     best_value: float | None = None  # of the measure by which the best weights are chosen
+    final_value: float | None = None  # of the best weights on all validation data, where they were chosen on a part
     loss_average: float | None = None  # a running average
     skipped: int = 0  # bad steps in a row
     rate_factor: float = 1.0  # of the learning rate, halved each time that good weights had to be restored
@@ -92,7 +95,7 @@ def _position(saved: str) -> Position:
         position: Position = from_json(Position, json.loads(saved))
     except UserError as error:
         raise ValueError(str(error)) from error
-    signed = ("best_value", "loss_average")
+    signed = ("best_value", "final_value", "loss_average")
     numbers = [value for key, value in vars(position).items() if isinstance(value, int | float) and key not in signed]
     if not all(number >= 0 for number in numbers):
         raise ValueError("its position is not one that training can be in")

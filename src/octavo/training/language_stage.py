@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.core import LanguageModel, map_state
-from octavo.cost import cost_of, one_token
+from octavo.costs import cost_of, one_token
 from octavo.ops import cross_entropy
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.stage import Objective, Stage
@@ -85,6 +85,7 @@ class Streams:
 
 
 HELD_OUT = "held_out_bits_per_byte"
+MIN_CHUNK_TOKENS = 64  # of each validation chunk, where only its beginning is scored
 WINDOW_TOKENS = 256  # of validation chunks, scored at once
 
 
@@ -123,14 +124,18 @@ def language_stage(
     streams, chunks_PL = text.streams, text.chunks_PL
     flops = cost_of(model, one_token(model.config)).total("forward")
 
-    def validate() -> dict[str, float]:
-        return {HELD_OUT: bits_of_chunks(model, chunks_PL) / max(1, text.chunk_bytes)}
+    def validate(part: float = 1.0) -> dict[str, float]:
+        """On the beginning of every chunk, so that the part is of the whole text."""
+        length = min(chunks_PL.shape[1], 1 + max(MIN_CHUNK_TOKENS, math.ceil(part * (chunks_PL.shape[1] - 1))))
+        size = text.chunk_bytes * (length - 1) / max(1, chunks_PL.shape[1] - 1)
+        return {HELD_OUT: bits_of_chunks(model, chunks_PL[:, :length]) / max(1.0, size)}
 
     return Stage(
         model, NextToken(model, optimizer.label_smoothing), streams.at, optimizer, budget, unit="tokens",
         examples_per_step=streams.batch_size * streams.sequence_length, steps_per_epoch=streams.steps,
-        start=model.start, carries=model.carries_state, validate=validate if chunks_PL.numel() else None, best=HELD_OUT,
-        higher_is_better=False, sample=sample, fixed_shapes=True, flops_per_example=flops,
+        start=model.start, carries=model.carries_state, validate=validate if chunks_PL.numel() else None,
+        validate_part=validate, best=HELD_OUT, higher_is_better=False, sample=sample, fixed_shapes=True,
+        flops_per_example=flops,
         describe_loss=lambda loss: {"bits_per_byte": loss / math.log(2) / text.bytes_per_token},
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from itertools import pairwise
@@ -22,18 +23,12 @@ from torch import Tensor, nn
 from octavo.core import eval_mode, map_state, select, state_from, tensors_of
 from octavo.errors import Stopped, UserError
 from octavo.io.run_folder import BOARD, METRICS
-from octavo.training.checkpoint import (
-    Checkpoint,
-    Position,
-    any_not_finite,
-    carried_state,
-    check_shapes,
-    copies,
-    write_weights,
-)
+from octavo.training.checkpoint import Checkpoint, Position, any_not_finite, carried_state, check_shapes, copies
+from octavo.training.checkpoint import write_weights as write_best
 from octavo.training.distributed import Team, joined, placed_like, swapped, unsharded, whole
+from octavo.training.evaluation_pace import EvaluationPace
 from octavo.training.loop_config import LoopConfig
-from octavo.training.metrics_log import Log, Screen, TensorBoard, clock, worth_logging
+from octavo.training.metrics_log import Log, Screen, TensorBoard, progress_line, worth_logging
 from octavo.training.optimizer import Optimizers, gradient_norm
 from octavo.training.precision import Precision
 from octavo.training.schedule import Budget
@@ -44,6 +39,7 @@ BAD_STEPS = 3  # in a row before the best weights are restored, and times that h
 EXPLODED = 3.0  # a loss so many times its running average is a bad step
 SMALL_STEP_FLOPS = 2e13  # a GPU is done with them before Python has started all of its kernels
 SMOOTHING = 0.95  # of the running average of the loss, at each step
+SHOWN_LOSSES = 20  # steps whose mean loss the line of progress shows
 
 
 class Loop:
@@ -69,6 +65,8 @@ class Loop:
         self.average = {name: t.detach().clone() for name, t in learnt.items()}
         self.best: dict[str, Tensor] = {}
         self.state: Any = None
+        self.pace = EvaluationPace(self.budget, config.evaluations)
+        self.recent: deque[float] = deque(maxlen=SHOWN_LOSSES)  # losses
         self.screen = Screen(quiet or not team.leads)
         self.log = Log(None)
         self.board: TensorBoard | None = None
@@ -111,7 +109,7 @@ class Loop:
 
     def step(self, spent: float) -> None:
         """One batch: learn from it, unless the step is bad."""
-        torch.manual_seed(((self.seed * 1_000_003 + self.position.step) * 1009 + self.team.rank) % (1 << 63))
+        torch.manual_seed(self.team.step_seed(self.seed, self.position.step))
         batch = self.stage.batch(self.position.step)
         self.optimizers.zero()
         loss, norm = self.learn(batch)
@@ -122,6 +120,7 @@ class Loop:
             self._skip(why, loss, norm)
             return
         at.skipped = 0
+        self.recent.append(loss)
         at.loss_average = loss if at.loss_average is None else SMOOTHING * at.loss_average + (1 - SMOOTHING) * loss
         rate = self.stage.optimizer.learning_rate * self.optimizers.step(spent, at.rate_factor)
         with torch.no_grad():
@@ -175,19 +174,19 @@ class Loop:
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
         """Validate, keep the weights if they are the best so far, write a sample; returns the measures."""
-        at, stage = self.position, self.stage
+        at, stage, began = self.position, self.stage, time.perf_counter()
         weights = {name: whole(t) for name, t in (self.tensors | self.average).items()}
         sound = not any_not_finite(weights.values())
         with swapped(self.tensors, self.average), eval_mode(self.model), unsharded(self.objective):
-            measured = dict(stage.validate()) if stage.validate is not None else {}
-            text = stage.sample() if sound and stage.sample and self.team.leads else ""
-        measured = dict(zip(measured, self.team.agree(*measured.values()), strict=True))
+            measured, validated = self.pace.validate(stage, at, self.team), time.perf_counter()
+            text = stage.sample() if sound and stage.sample and self.team.leads and self.pace.is_sampled(at) else ""
+        self.pace.add(at, self.team, began, validated, bool(text))
         value = measured.get(stage.best)
         if sound and (value is None or (math.isfinite(value) and stage.better(value, at.best_value))):
             at.best_value, at.stale = value, 0
             self.best = copies(weights)
             if stage.usable:
-                self._write(lambda folder: write_weights(self.best, folder))
+                self._write(lambda folder: write_best(self.best, folder))
         else:
             at.stale += 1
         if self.config.patience and at.stale >= self.config.patience:
@@ -195,6 +194,13 @@ class Loop:
         row: dict[str, Any] = {name: number for name, number in measured.items() if math.isfinite(number)}
         self._add(row | ({"sample": text} if text else {}))
         return measured
+
+    @torch.no_grad()
+    def _measure_best(self) -> None:
+        """Measure the best weights on all validation data, where they were chosen on a part of it."""
+        best = {name: placed_like(self.tensors[name], tensor) for name, tensor in self.best.items()}
+        with swapped(self.tensors, best), eval_mode(self.model), unsharded(self.objective):
+            self.pace.validate_whole(self.stage, self.position, self.team)
 
     def _add(self, row: dict[str, Any]) -> None:
         at = self.position
@@ -281,12 +287,14 @@ class Loop:
             self.step(min(spent + self._half_a_step(), 1.0))
             spent, stop, due = self._agree(stopping)
             measured: dict[str, float] = {}
-            if spent >= 1 or int(spent * self.config.evaluations) > self.position.evaluations:
+            if spent >= 1 or self.pace.is_due(spent, self.position):
                 self.position.evaluations = int(spent * self.config.evaluations)
                 measured = self.evaluate()
             self._show(spent, measured)
         if stop:  # since the last step began
             self._leave(int(stop))
+        if self.position.validation_part < 1 and self.best:
+            self._measure_best()
         return self.position.ended or "the budget is spent"
 
     def _agree(self, stopping: Stopping) -> list[float]:
@@ -332,18 +340,6 @@ class Loop:
         raise Stopped(f"stopped at step {self.position.step:,}; {where}", signal)
 
     def _show(self, spent: float, measured: Mapping[str, float]) -> None:
-        """The line of progress."""
-        at, stage = self.position, self.stage
-        speed, loss = at.examples / max(at.seconds, 1e-9), math.nan if at.loss_average is None else at.loss_average
-        left = at.seconds / max(spent, 1e-9) * (1 - spent)
-        busy = ""
-        if stage.flops_per_example:
-            busy = f", {3 * stage.flops_per_example * speed / self.precision.peak / self.team.size:.0%} of peak"
-        best = {f"best {stage.best}": at.best_value} if at.best_value is not None else {}
-        numbers = {**stage.describe_loss(loss), **(measured or best)}
-        shown = "".join(f"  {name.replace('_', ' ')} {value:.4f}" for name, value in numbers.items())
-        self.screen.show(
-            f"{f'{stage.name}  ' if stage.name else ''}{spent:4.0%}  step {at.step:,}  "
-            f"loss {loss:.4f} (running average){shown}  {speed:,.0f} {stage.unit}/s{busy}  {clock(left)} left",
-            keep=bool(measured),
-        )
+        peak = self.precision.peak * self.team.size
+        line = progress_line(self.stage, self.position, spent, self.recent, measured, peak)
+        self.screen.show(line, keep=bool(measured))

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from statistics import fmean
+from typing import IO, TYPE_CHECKING, Any
 
 from octavo.errors import UserError
 from octavo.io.old_records import current_metrics
+from octavo.io.progress import show_left
+
+if TYPE_CHECKING:
+    from octavo.training.checkpoint import Position
+    from octavo.training.stage import Stage
 
 
 class Log:
@@ -91,10 +99,23 @@ class Screen:
         print(f"\r\x1b[K{text[: width - 1]}", end="\n" if keep else "", file=sys.stderr, flush=True)
 
 
-def clock(seconds: float) -> str:
-    """75.2 as 1:15."""
-    minutes, left = divmod(round(max(0.0, seconds)), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{left:02}" if minutes >= 60 else f"{minutes}:{left:02}"
+def progress_line(
+    stage: Stage, at: Position, spent: float, losses: Collection[float], measured: Mapping[str, float], peak: float
+) -> str:  # fmt: skip
+    """How far training has come: the mean of the last losses, what was measured, the speed and the time left.
+
+    `peak`: operations a second of all devices.
+    """
+    speed, loss = at.examples / max(at.seconds, 1e-9), fmean(losses) if losses else math.nan
+    busy = f", {3 * stage.flops_per_example * speed / peak:.0%} of peak" if stage.flops_per_example else ""
+    best = {f"best {stage.best}": at.best_value} if at.best_value is not None else {}
+    numbers = {**stage.describe_loss(loss), **(measured or best)}
+    shown = "".join(f"  {name.replace('_', ' ')} {value:.4f}" for name, value in numbers.items())
+    mean = f"mean of the last {len(losses)} steps" if len(losses) > 1 else "of the last step"
+    return (
+        f"{f'{stage.name}  ' if stage.name else ''}{spent:4.0%}  step {at.step:,}  loss {loss:.4f} ({mean}){shown}  "
+        f"{speed:,.0f} {stage.unit}/s{busy}  {show_left(at.seconds / max(spent, 1e-9) * (1 - spent))}"
+    )
 
 
 class TensorBoard:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from octavo.core import state_from, tensors_of
-from octavo.cost.roofline import matmul_rate
+from octavo.costs.roofline import matmul_rate
 from octavo.training.loop_config import LoopConfig
 
 

@@ -97,6 +97,8 @@ class Stage:
     """Truncated back-propagation through time: a batch starts from the state that the one before has left."""
     validate: Callable[[], Mapping[str, float]] | None = None
     """Measures of the present weights on data that are not learnt from."""
+    validate_part: Callable[[float], Mapping[str, float]] | None = None
+    """The same on a part of these data; without it, validation is made more rarely where it takes long."""
     best: str = ""
     """The measure by which the best weights are chosen; without one, the last weights are the result."""
     higher_is_better: bool = True

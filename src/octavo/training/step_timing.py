@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from octavo.core import LanguageModel, map_state, seeded_generator
-from octavo.cost import Cost, Shape, cost_of, on_meta, training_memory
+from octavo.costs import Cost, Shape, cost_of, on_meta, training_memory
 from octavo.io.memory import available
 from octavo.models import MODELS
 from octavo.training.distributed import Team

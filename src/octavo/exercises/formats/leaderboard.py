@@ -88,7 +88,7 @@ def audit(run: str, text: str) -> dict[str, Any]:
     import torch
 
     from octavo.scoring.bits_per_byte import score_text
-    from octavo.scoring.range_coder import prove_score
+    from octavo.scoring.proof import prove_score
     from octavo.tasks import api
     from octavo.tasks.run import load
 

@@ -21,7 +21,7 @@ from octavo.errors import UserError
 
 MAX_REPLY_BYTES = 1 << 22
 POLL_SECONDS = 0.1  # between two measurements of a process's memory, and two calls of `poll`
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 START_SECONDS = 60.0  # until the worker must be ready
 WORKER_CPU_SECONDS = 600  # after which the system ends the worker; a new one is then started
 
@@ -117,10 +117,17 @@ def explain_stop(seconds: float, otherwise: str) -> Iterator[None]:
         raise UserError(otherwise) from None
 
 
+def check_can_limit() -> None:
+    """Refuse to run students' answers where their time and memory cannot be limited."""
+    if not hasattr(os, "killpg"):
+        raise UserError("answers are graded in processes with limits, which need Linux or macOS; on Windows use WSL")
+
+
 def start_process(
     command: list[str], environment: dict[str, str], folder: str | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own session, so that its children can be ended with it."""
+    check_can_limit()
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, cwd=folder,
         start_new_session=True,

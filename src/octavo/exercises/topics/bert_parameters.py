@@ -8,8 +8,9 @@ import torch
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
+from octavo.models import parameter_count
 from octavo.models.bert import Bert, BertConfig, Task, bert_cost
-from octavo.models.cost.parts import Shape, parameter_count
+from octavo.models.cost.parts import Shape
 from octavo.pages.figures.charts import bars
 
 VOCAB = 30_522  # of the uncased English BERT

@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from octavo.cost import Shape, cost_of_config
+from octavo.costs import Shape, cost_of_config
 from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulate, tabulated
 from octavo.exercises.topics.attention_cost import two_layers

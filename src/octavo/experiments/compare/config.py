@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED
 from octavo.experiments.runner import Store, check_folder
 from octavo.io.files import whole_file
 from octavo.models import language_models
-from octavo.models.spec import SHORT_BUDGET_SECONDS
+from octavo.models.spec import MULTI_BYTE, SHORT_BUDGET_SECONDS
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.run_page import flags_of
 from octavo.tasks.task import pick_device
@@ -42,12 +43,14 @@ class Candidate:
     settings: Mapping[str, Any] = field(default_factory=dict)
     by_gradient: bool = False  # whether it is trained for as long as it may
     is_random: bool = False  # whether it begins with random weights, so that another seed gives another result
+    variant_of: str = ""  # the candidate that it is with another tokenizer
 
 
 def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, Candidate]:
     """All of them by name, in the table's order; `seconds`: how long each is trained, where that is a time.
 
-    The models' own come from their specs, those of installed packages included.
+    The models' own come from their specs, those of installed packages included; so do those with other tokenizers,
+    which `choose` takes only where they are named, or where the text has characters of several bytes.
     """
     found = []
     for spec in language_models():
@@ -56,28 +59,37 @@ def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, C
         usual = {"evaluations": SHORT_BUDGET_EVALUATIONS} if short else {}
         found += [
             Candidate(one.name, one.title, spec.family, one.model, {**usual, **one.settings}, by_gradient,
-                      by_gradient or spec.uses_seed)
-            for one in spec.compared_as(seconds, device)
+                      by_gradient or spec.uses_seed, one.variant_of)
+            for one in spec.compared_as(seconds, device, math.inf)
         ]  # fmt: skip
     found.sort(key=lambda one: one.family == MIXTURE)  # it is made of the others
     found += [Candidate(name, name, COMPRESSOR, name) for name in COMPRESSORS]
     return {one.name: one for one in found}
 
 
-def choose(names: Sequence[str], known: Mapping[str, Candidate]) -> tuple[Candidate, ...]:
-    """The candidates of that name, family or pattern (kn*), in the table's order; all of them where none is named."""
+def choose(
+    names: Sequence[str], known: Mapping[str, Candidate], bytes_per_character: float = 1.0
+) -> tuple[Candidate, ...]:
+    """The candidates of that name, family or pattern (kn*), in the table's order; all of them where none is named.
+
+    Those with other tokenizers need a text whose characters have several bytes, or to be named.
+    """
+    offered = [one for one in known.values() if not one.variant_of or bytes_per_character >= MULTI_BYTE]
     asked = [name for words in names for name in words.split(",") if name]
     if not asked:
         if names:
             raise UserError(f"models must name at least one: {','.join(names)!r}; leave it out for all of them")
-        return tuple(known.values())
+        return tuple(offered)
     families = list(dict.fromkeys(one.family for one in known.values()))
     for name in asked:
         if not any(_matches(name, one) for one in known.values()):
             all_names = f"names are {', '.join(known)}; families are {', '.join(families)}"
             remedy = did_you_mean(name, [*known, *families], all_names)
             raise UserError(f"there is no model {name!r} to compare; {remedy}")
-    return tuple(one for one in known.values() if any(_matches(name, one) for name in asked))
+    return tuple(
+        one for one in known.values()
+        if one.name in asked or (one in offered and any(_matches(name, one) for name in asked))
+    )  # fmt: skip
 
 
 def _matches(name: str, candidate: Candidate) -> bool:
@@ -91,21 +103,29 @@ def parts_of_mixture(
 
     `tokenizers` are the fingerprints of the runs that are there, `validation` the bits per byte of validation chunks of
     the training text, where a run has them: the text that is reported chooses nothing. The n-gram needs no such result,
-    because Kneser-Ney of a higher order interpolates with the lower ones where it has seen little.
+    because Kneser-Ney of a higher order interpolates with the lower ones where it has seen little. Of several
+    tokenizers it is that of the best network that has a partner.
     """
     there = [one for one in among if one.name in tokenizers]
-    neural = [one for one in there if one.by_gradient and one.name in validation]
-    shared = [tokenizers[one.name] for one in (neural or there) if not one.settings.get("tokenizer")][:1]
-    ngrams = [one for one in there if one.model == "ngram" and [tokenizers[one.name]] == shared]
-    parts = [max(ngrams, key=lambda one: one.settings["order"]).name] if ngrams else []
-    kin = [one.name for one in neural if [tokenizers[one.name]] == shared]
-    return parts + sorted(kin, key=lambda name: validation[name])[:2]
+    neural = sorted((one for one in there if one.by_gradient and one.name in validation),
+                    key=lambda one: validation[one.name])  # fmt: skip
+    usual = [one for one in there if not one.settings.get("tokenizer")]
+    found: list[str] = []
+    for tokenizer in dict.fromkeys(tokenizers[one.name] for one in neural or usual):  # that of the best network first
+        same = [one for one in there if tokenizers[one.name] == tokenizer]
+        ngrams = [one for one in same if one.model == "ngram"]
+        parts = [max(ngrams, key=lambda one: one.settings["order"]).name] if ngrams else []
+        parts += [one.name for one in neural if one in same][:2]
+        if len(parts) > 1:
+            return parts
+        found = found or parts
+    return found
 
 
 KIND = "comparison"
 DEFAULT_BUDGET, QUICK_BUDGET = "60s", "26s"  # of training, for a neural model
-MIN_SCORED_BYTES = 1 << 17  # of held-out text
-SCORED_BYTES_PER_SECOND = 1 << 11  # and how many more for each second of training beyond
+MIN_SCORED_BYTES = 1 << 18  # of held-out text: all of most texts
+SCORED_BYTES_PER_SECOND = 1 << 12  # and how many more for each second of training beyond
 OWN_TEXT = "text.txt"
 LONGEST_NAME = 200  # characters; a longer string is a text, not the name of one
 
@@ -117,8 +137,9 @@ class CompareConfig:
     """What to compare, and how long each model may take."""
 
     models: tuple[str, ...] = ()
-    """Names (gru, kn7), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*), with commas or
-    spaces between; without any, all of them."""
+    """Names (gru, kn7, kn5-char), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*), with
+    commas or spaces between; without any, all of them, with char and bpe tokenizers too where a character of the text
+    has 1.5 bytes or more on average."""
     budget: str = ""
     """How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s."""
     total: str = ""
@@ -135,8 +156,12 @@ class CompareConfig:
     """Text to measure on; without it the last tenth of the text."""
     field: str = "text"
     """JSON lines, parquet: where the text is."""
+    encoding: str = "utf-8"
+    """The encoding of the text: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
     bytes: int = 0
-    """Measure on at most so many bytes; 0: so many that measuring takes little beside the training."""
+    """Measure on at most so many bytes; 0: all that is held out, or as much as takes little beside the training."""
+    prove: bool = True
+    """The best model compresses the held-out text and restores it in the end; --no-prove leaves the proof out."""
     seed: int = 0
     """For first weights, the order of the text, dropout and samples."""
     device: str = "auto"
@@ -162,6 +187,12 @@ class CompareConfig:
     def candidates(self) -> tuple[Candidate, ...]:
         """What is compared, with the settings for this budget and device, in the table's order."""
         return choose(self.models, candidates(self.seconds_each, self.picked_device))
+
+    def for_text(self, bytes_per_character: float) -> CompareConfig:
+        """The same with the names of the candidates that suit the text: with a tokenizer of its own choice, or where
+        nearly every character is a byte, other tokenizers are not compared."""
+        bytes_per_character = bytes_per_character if self.tokenizer == CompareConfig.tokenizer else 1.0
+        return replace(self, models=tuple(one.name for one in choose(self.models, candidates(), bytes_per_character)))
 
     @property
     def pretrained_candidates(self) -> list[Candidate]:
@@ -195,7 +226,7 @@ class CompareConfig:
     @property
     def text(self) -> TextConfig:
         """How the text is read."""
-        return TextConfig(tokenizer=self.tokenizer, valid=self.valid, field=self.field)
+        return TextConfig(tokenizer=self.tokenizer, valid=self.valid, field=self.field, encoding=self.encoding)
 
     @property
     def common(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import torch
 
 from octavo import __version__
 from octavo.core import seeded_generator
-from octavo.cost import Shape, cost_of
+from octavo.costs import Shape, cost_of
 from octavo.decode import Sample, stream
 from octavo.io.memory import give_back
 from octavo.models import spec_of

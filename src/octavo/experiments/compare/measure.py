@@ -1,41 +1,34 @@
 """The work of a comparison's cells: train a model or resume it, score it, let it generate, and write its page.
 
-General compressors that are given the training text are the line that a model has to beat. N bytes of held-out text.
+N bytes of held-out text.
 """
 
 from __future__ import annotations
 
-import bz2
-import importlib
 import json
-import lzma
 import math
-import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from octavo.config import plain_json
-from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, last_part, open_texts, train_or_resume
+from octavo.experiments.cell import Cell, Json, open_texts, train_or_resume
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
-from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
-from octavo.io.files import size, whole_file, write_text
+from octavo.experiments.compare.intervals import block_bits, block_interval
+from octavo.experiments.compare.rows import CompareRow
+from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
-from octavo.models import stored_entries
+from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import Score, score_bytes
-from octavo.scoring.range_coder import prove_score
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import content_of, opening
@@ -49,9 +42,6 @@ from octavo.training.metrics_log import read_rows
 
 BYTE_COSTS = "byte_costs"  # a folder of .npy files
 HELD_OUT = "held-out text"
-MAX_BLOCKS = 40
-MIN_BLOCK_BYTES = 16
-CONFIDENCE = 0.95
 
 Stages = defaultdict[str, float]  # seconds of each stage
 
@@ -70,16 +60,16 @@ def measure_candidate(cell: Cell, folder: Path) -> Json:
     stages, path = Stages(float), folder / cell.key
     device = pick_device(cell.settings.get("device", "auto")) if cell.budget else torch.device("cpu")
     parts = {"parts": [str(folder / part) for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
-    text = {"valid": cell.data["valid"], "field": cell.data["field"]}
+    text = {key: cell.data[key] for key in ("valid", "field", "encoding") if key in cell.data}
     with timed(stages, "training"), peak_memory(device) as peak:
         run = train_or_resume(cell, folder, cell.data["sources"], **text, **parts)
-    row, score, sample = _measure(cell, run, folder, held_out, device, stages)
+    row, score, bits_K, sample = _measure(cell, run, folder, held_out, device, stages)
     with timed(stages, "page"):
         metrics = read_rows((path / METRICS).read_bytes())
         _complete(cell, parts or cell.settings | text, run, path, held_out, sample, metrics)
     flops = training_flops(run, metrics, train)
     row = replace(row, flops=flops, memory=peak.bytes, bytes=_size_on_disk(path))
-    return _value(row, score, run, stages) | {"files": cell.run_files}
+    return _value(row, score, bits_K, run, stages) | {"files": cell.run_files}
 
 
 def measure_pretrained(cell: Cell, folder: Path) -> Json:
@@ -93,13 +83,13 @@ def measure_pretrained(cell: Cell, folder: Path) -> Json:
     if known >= MAX_OVERLAP:
         raise UserError(f"{known:.0%} of the held-out text stands in the training text of {cell.key}; leave it out")
     stages = Stages(float)
-    row, score, sample = _measure(cell, run, folder, held_out, pick_device(cell.options["device"]), stages)
+    row, score, bits_K, sample = _measure(cell, run, folder, held_out, pick_device(cell.options["device"]), stages)
     with timed(stages, "page"):
         shown = content_of(run, cell.key, opening(held_out), sample, path)
         write_text(folder / cell.key / SAMPLES, sample)
         write_text(folder / cell.key / REPORT, render_run_page(None, run, shown, (), path))
-    title = f"pretrained: {run.summary().split(', on ')[0]}"
-    return _value(replace(row, title=title, bytes=_size_on_disk(path)), score, run, stages)
+    title = f"pretrained: {run.summary().split(', on ')[0]}" + (f", {score.label}" if score.label else "")
+    return _value(replace(row, title=title, bytes=_size_on_disk(path)), score, bits_K, run, stages)
 
 
 def load_pretrained(name: str) -> tuple[Path, Run]:
@@ -109,21 +99,10 @@ def load_pretrained(name: str) -> tuple[Path, Run]:
     return path, load(path)
 
 
-def prove_best(cell: Cell, folder: Path) -> Json:
-    """Compress the held-out text with the best run, and restore it."""
-    _, held_out = open_texts(cell.data)
-    run = load_pretrained(cell.model)[1] if cell.options["pretrained"] else load(folder / cell.model)
-    claim = Score(HELD_OUT, cell.options["bits"], held_out.size, cell.options["tokens"], 0.0)
-    with single_thread():
-        proof = prove_score(run.model, run.tokenizer, run.identity, claim, held_out.read())
-    verdict = "restored" if proof["restored"] else "NOT RESTORED"
-    return {"proof": proof, "summary": f"{proof['archive_bytes']:,} bytes, {verdict}"}
-
-
 def _measure(
     cell: Cell, run: Run, folder: Path, held_out: Split, device: torch.device, stages: Stages
-) -> tuple[CompareRow, Score, str]:
-    """Score the held-out text and generate a sample."""
+) -> tuple[CompareRow, Score, list[float], str]:
+    """Score the held-out text, also block by block, and generate a sample."""
     run.model.to(device)
     costs = f"{BYTE_COSTS}/{cell.key}.npy"
     with timed(stages, "scoring"):
@@ -134,21 +113,24 @@ def _measure(
     with timed(stages, "generation"):
         sample, rate = generate_sample(run, cell.options["seed"])
     run.model.cpu()
+    score.label = run.label()
     run.record["result"] = score.to_json()
     low, high = interval or (None, None)
     row = CompareRow(
         cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, low=low, high=high,
-        interval=over, seconds=run.record.get("train_seconds"), parameters=sum(stored_entries(run.model).values()),
+        interval=over, seconds=run.record.get("train_seconds"), parameters=parameter_count(run.model),
         score_rate=score.tokens / max(1e-9, score.seconds), generation_rate=rate, run=cell.key, byte_costs=costs,
-        policy=score.policy, impossible=score.impossible,
+        policy=score.policy, context=run.model.receptive_field, impossible=score.impossible,
+        tokenizer=run.tokenizer.name, variant_of=cell.options.get("variant_of", ""),
     )  # fmt: skip
-    return row, score, sample
+    return row, score, block_bits(bits_N), sample
 
 
-def _value(row: CompareRow, score: Score, run: Run, stages: Stages) -> Json:
+def _value(row: CompareRow, score: Score, bits_K: list[float], run: Run, stages: Stages) -> Json:
     """What is stored of a run: its row, what a mixture's parts are chosen by, and what its archive must come to."""
     return {
         "row": plain_json(row), "bits": plain_json(score.bits), "tokens": score.tokens, "stages": dict(stages),
+        "block_bits": plain_json(bits_K),
         "validation_bits_per_byte": run.record.get("training", {}).get("held_out_bits_per_byte"),
         "tokenizer": fingerprint(run.tokenizer), "summary": f"{score.bits_per_byte:.4f} bits per byte",
     }  # fmt: skip
@@ -191,77 +173,3 @@ def score_run(run: Run, text: Split, name: str) -> tuple[Score, NDArray[np.float
     if math.isnan(score.bits):
         raise UserError(f"{run.name} gives probabilities that are not numbers; train it with a lower learning rate")
     return score, bits_N
-
-
-def block_interval(bits_N: NDArray[np.float64]) -> tuple[tuple[float, float] | None, str]:
-    """The 95 % confidence interval of the bits per byte, from blocks of equal length, and what it is over.
-
-    Neighbouring bytes are not independent, blocks nearly are. The interval says how far another text of the same kind
-    may lie from this one, not how far another training run may.
-    """
-    count = min(MAX_BLOCKS, len(bits_N) // MIN_BLOCK_BYTES)
-    if count < 2 or not np.isfinite(bits_N).all():
-        return None, ""
-    means = [float(block.mean()) for block in np.array_split(bits_N, count)]
-    return t_interval(means), f"over {count} blocks of the text"
-
-
-def t_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Student's confidence interval of the mean."""
-    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
-    half = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    mean = float(np.mean(values))
-    return mean - half, mean + half
-
-
-ZLIB_WINDOW_BYTES = 1 << 15  # that deflate can look back over
-BZ2_BLOCK_BYTES = 900_000  # that bzip2 sorts at once
-MAX_KNOWN_BYTES = 1 << 23  # of the training text that xz and zstd are given: more would only take minutes
-
-
-def measure_compressor(cell: Cell, folder: Path) -> Json:
-    """What the compressor makes of the held-out text once it knows the training text."""
-    train, held_out = open_texts(cell.data)
-    data = held_out.read()
-    window = {"zlib": ZLIB_WINDOW_BYTES, "bz2": max(0, BZ2_BLOCK_BYTES - len(data))}.get(cell.model, MAX_KNOWN_BYTES)
-    known = last_part(train, window).read()
-    bits = 8 * COMPRESSORS[cell.model](known, data) / len(data)
-    given = "the training text" if len(known) == train.size else f"the last {size(len(known))} of the training text"
-    row = CompareRow(cell.key, f"{cell.model}, given {given}", COMPRESSOR, bits, policy=f"compressed after {given}")
-    return {"row": plain_json(row), "summary": f"{bits:.4f} bits per byte"}
-
-
-def zlib_size(known: bytes, held_out: bytes) -> int:
-    """With the known text as the dictionary."""
-    packer = zlib.compressobj(9, zdict=known) if known else zlib.compressobj(9)
-    return len(packer.compress(held_out) + packer.flush())
-
-
-def bz2_size(known: bytes, held_out: bytes) -> int:
-    """Compressed size of known + held_out minus that of known."""
-    return len(bz2.compress(known + held_out)) - (len(bz2.compress(known)) if known else 0)
-
-
-def xz_size(known: bytes, held_out: bytes) -> int:
-    """Compressed size of known + held_out minus that of known, with a dictionary that holds both."""
-    memory = max(1 << 16, len(known) + len(held_out))
-    how = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": memory}]
-    both, alone = (len(lzma.compress(data, filters=how)) for data in (known + held_out, known))
-    return both - (alone if known else 0)
-
-
-def zstd_size(known: bytes, held_out: bytes) -> int:
-    """With the known text as the dictionary, and a window that holds all of it."""
-    try:
-        zstandard: Any = importlib.import_module("zstandard")
-    except ImportError as error:
-        raise UserError("zstd needs the package zstandard, which is not installed; pip install zstandard") from error
-    window = max(10, math.ceil(math.log2(len(known) + len(held_out) + 1)))
-    how = zstandard.ZstdCompressionParameters.from_level(22, window_log=min(27, window))
-    dictionary = zstandard.ZstdCompressionDict(known, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    return len(zstandard.ZstdCompressor(dict_data=dictionary, compression_params=how).compress(held_out))
-
-
-COMPRESSORS: dict[str, Callable[[bytes, bytes], int]] = {
-    "zlib": zlib_size, "bz2": bz2_size, "xz": xz_size, "zstd": zstd_size,
-}  # fmt: skip

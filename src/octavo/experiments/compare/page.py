@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
 
 from octavo.experiments.compare.advice import DOMINATED
+from octavo.experiments.compare.compressors import COMPRESSED
 from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
+from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
+from octavo.experiments.compare.settings import settings_section
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
 from octavo.io.run_folder import REPORT, SAMPLES
@@ -60,8 +62,9 @@ def comparison_page(
         section("Recommendation", element("div", paragraphs(comparison.advice), class_="advice"))
         if comparison.advice else NOTHING,
         section("Results", comparison_table(comparison), bullets(footnotes(comparison), "notes")),
-        _proof(comparison.proof),
+        section("Proof", paragraph(describe_proof(comparison.proof, comparison.settings.get("prove", True)))),
         figures_section(drawn),
+        settings_section(comparison),
         same_passage(comparison, held_out, byte_costs),
         disagreements(comparison, held_out, byte_costs),
         _samples([row for row in comparison if samples.get(row.model)], samples),
@@ -80,26 +83,14 @@ def comparison_html(comparison: Comparison) -> str:
 
 def _lead(comparison: Comparison, models: int) -> str:
     corpus, budget = comparison.corpus, comparison.settings.get("budget")
-    sizes = [corpus.get(part, {}).get("bytes", 0) for part in ("train", "valid")]
+    trained = corpus.get("train", {}).get("bytes", 0)
     neural = any(row.is_neural for row in comparison)
     within = f", the neural ones for {budget} each," if budget and neural else ""
     return (
-        f"{models} models were trained on the same {sizes[0]:,} bytes{within} and measured on the same {sizes[1]:,} "
-        "bytes, which none had seen. Bits per byte is the cost of a byte of that text: uncompressed it has 8, and the "
-        "better a model predicts it, the fewer it needs."
+        f"{models} models were trained on the same {trained:,} bytes{within} and measured on "
+        f"{comparison.measured_part} that were held out, which none had seen. Bits per byte is the cost of a byte of "
+        "that text: uncompressed it has 8, and the better a model predicts it, the fewer it needs."
     )
-
-
-def _proof(proof: Mapping[str, Any] | None) -> Markup:
-    if proof is None:
-        return section("Proof", paragraph("The best result was not proved by compression this time."))
-    verdict = "gave back every byte" if proof["restored"] else "DID NOT give the text back"
-    model = proof.get("model", "the best model")
-    return section("Proof", paragraph(
-        f"By its score {model} needs {proof['claimed_bytes']:,.0f} bytes for the held-out text. octavo compressed "
-        f"the text with it into {proof['archive_bytes']:,} bytes ({proof['difference']:+.2%}), and decompressing "
-        f"{verdict}."
-    ))  # fmt: skip
 
 
 def _samples(rows: Sequence[CompareRow], samples: Mapping[str, str]) -> Markup:
@@ -146,31 +137,41 @@ def _stages(seconds: Mapping[str, float]) -> Markup:
 def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
     """The table, in a box that scrolls by itself; with `links`, a name leads to the page of its run."""
     files = {row.model: row.run and f"{row.run}/{REPORT}" for row in comparison}
-    rows = [_row(row, quote(str(files[row.model])) if links and comparison.file(files[row.model]) else "")
-            for row in comparison]  # fmt: skip
-    return sections.table(page_columns(CompareRow), rows, kind="comparison", label="Results", row_headers=True)
+    rows = [_row(row, quote(str(files[row.model])) if links and comparison.file(files[row.model]) else "",
+                 comparison.rows) for row in comparison]  # fmt: skip
+    return sections.table(
+        page_columns(CompareRow, comparison.rows), rows, kind="comparison", label="Results", row_headers=True
+    )
 
 
-def _row(row: CompareRow, address: str) -> sections.TableRow:
+def _row(row: CompareRow, address: str, rows: Sequence[CompareRow]) -> sections.TableRow:
     name = sections.link(address, row.model) if address else row.model
-    badge = element("span", "best", class_="badge") if row.best else ""
+    badge = element("span", "best model", class_="badge") if row.best else ""
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
         return sections.TableRow((first, f"failed: {row.error}"), "failed")
     kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == "compressor" else ""
-    return sections.TableRow((first, *cells_of(row)[1:]), kind)
+    return sections.TableRow((first, *cells_of(row, rows)[1:]), kind)
 
 
 def footnotes(comparison: Comparison) -> list[str]:
     """What the table's numbers mean, sentence by sentence: only what it needs."""
     intervals = list(dict.fromkeys(row.interval for row in comparison if row.interval and row.low is not None))
-    notes = []
+    notes = [f"Measured on {comparison.measured_part} held out."] if comparison.is_part_measured else []
     if any(row.dominated for row in comparison):
         notes.append(f"Grey: dominated, that is, {DOMINATED}.")
     if any(row.family == "compressor" for row in comparison):
-        notes.append("Italic: general compressors, given the training text where they can use it.")
+        notes.append(f"Italic: general compressors. {COMPRESSED}")
     if intervals:
         notes.append(f"95 %: the confidence interval of the bits per byte, {' or '.join(intervals)}.")
+    if any(row.behind is not None for row in comparison):
+        seeds = "" if comparison.settings.get("seeds", 1) > 1 else (
+            " Networks were trained with one seed; another may change an order this close (--seeds 3)."
+        )  # fmt: skip
+        notes.append(
+            "Behind: bits per byte more than the row above, by a paired test on the same blocks of the text; a tie is "
+            f"a difference whose 95 % confidence interval holds zero.{seeds}"
+        )
     notes += [
         f"{row.model} gave probability zero to {row.impossible:,} held-out tokens; one is enough to make the sum "
         "infinite."

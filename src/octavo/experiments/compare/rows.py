@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from octavo.config import from_json, plain_json
 from octavo.errors import UserError
 from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
-from octavo.io.files import size
+from octavo.io.files import size, thousands
 
 RESULT = "comparison.json"
 CSV = "comparison.csv"
@@ -37,13 +37,20 @@ class CompareRow:
                      outputs=("terminal",))
     ] = False  # fmt: skip
     dominated: bool = False
+    behind: Annotated[
+        float | None, Column("behind", lambda row: row.shown_behind, "bits per byte more than the row above, on the "
+                             "same blocks; a tie where the 95 % interval holds zero", rank=3, of_row=True)
+    ] = None  # fmt: skip
+    behind_low: float | None = None
+    behind_high: float | None = None
+    tie: bool = False  # with the row above: the text does not tell them apart
     low: Annotated[
         float | None, Column("95 %", lambda row: row.shown_interval, "95 % confidence interval", rank=4, of_row=True)
     ] = None
     high: float | None = None
     interval: str = ""  # what the 95 % interval from low to high is over
     seconds: Annotated[float | None, Column("train s", show_seconds, "seconds of training", rank=1)] = None
-    parameters: Annotated[int | None, Column("params", show_amount, "weights, or n-grams", rank=5)] = None
+    parameters: Annotated[int | None, Column("params", thousands, "weights, or n-grams", rank=5)] = None
     flops: Annotated[
         float | None, Column("FLOPs", show_amount, "floating-point operations of training", rank=7)
     ] = None  # fmt: skip
@@ -56,7 +63,10 @@ class CompareRow:
     byte_costs: str | None = None
     """A .npy file, seen from the folder of the comparison: the cost in bits of each byte of the held-out text."""
     policy: str = ""  # how much context each token was scored with
+    context: int | None = None  # tokens before it that the probability of a token can depend on; None: all of them
     impossible: int = 0  # tokens with probability zero
+    tokenizer: Annotated[str, Column("tokens", help="the tokenizer", rank=4, align="left", if_varies=True)] = ""
+    variant_of: str = ""  # the row whose model it is with another tokenizer
     error: str | None = None
 
     @property
@@ -77,6 +87,10 @@ class CompareRow:
     @property
     def shown_bits(self) -> str:
         return "failed" if self.bits_per_byte is None else show_bits(self.bits_per_byte)
+
+    @property
+    def shown_behind(self) -> str:
+        return "" if self.behind is None else "tie" if self.tie else f"{self.behind:+.4f}"
 
     @property
     def shown_interval(self) -> str:
@@ -101,7 +115,8 @@ class Comparison:
     rows: tuple[CompareRow, ...]
     corpus: dict[str, Any]  # name, source (a list), train and valid with bytes, sha256: as a run's record has it
     proof: dict[str, Any] | None = None
-    """Of the best row: model, claimed_bytes, archive_bytes, archive_bits_per_byte, restored, difference."""
+    """Of the best row: model, claimed_bytes, archive_bytes, archive_bits_per_byte, restored, difference; bytes of the
+    held_out_bytes were proved in so many seconds, of the allowed_seconds; or error. None before it is finished."""
     settings: dict[str, Any] = field(default_factory=dict)  # budget (in words), models, seeds, seed, device, tokenizer
     machine: dict[str, Any] = field(default_factory=dict)  # system, processor, cores, memory, device
     versions: dict[str, str] = field(default_factory=dict)  # octavo, python, torch, numpy
@@ -130,6 +145,20 @@ class Comparison:
     def best(self) -> CompareRow | None:
         """The row with the fewest bits per byte, compressors aside; None where every model failed."""
         return next((row for row in self.rows if row.best), None)
+
+    @property
+    def is_part_measured(self) -> bool:
+        """Whether the held-out text was too long to be measured as a whole."""
+        scored, whole = (self.corpus.get(part, {}).get("bytes", 0) for part in ("scored", "valid"))
+        return bool(scored < whole) if scored else False
+
+    @property
+    def measured_part(self) -> str:
+        """The part of the held-out text that every row was measured on."""
+        whole = self.corpus.get("valid", {}).get("bytes", 0)
+        return f"the first {self.corpus['scored']['bytes']:,} of the {whole:,} bytes" if self.is_part_measured else (
+            f"the {whole:,} bytes"
+        )  # fmt: skip
 
     @property
     def failed(self) -> Sequence[CompareRow]:
@@ -167,8 +196,12 @@ class Comparison:
         try:
             pandas: Any = importlib.import_module("pandas")
         except ImportError as error:
-            raise UserError("to_pandas needs pandas, which is not installed; try pip install pandas") from error
+            raise UserError("to_pandas needs pandas, which is not installed; pip install 'octavo[pandas]'") from error
         return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(keys_of(CompareRow)))
+
+    def __repr__(self) -> str:
+        best = f"{self.best.model} is best, {self.best.shown_bits} bits per byte" if self.best else "none has a result"
+        return f"<octavo comparison of {len(self)} models on {self.corpus.get('name', 'a text')}: {best}>"
 
     def _repr_html_(self) -> str:
         from octavo.experiments.compare.page import comparison_html  # which needs these rows

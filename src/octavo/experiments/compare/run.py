@@ -14,17 +14,21 @@ from typing import Any
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, identity_of
-from octavo.experiments.compare.advice import advice, rank_rows
+from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, identity_of, last_part, open_texts
+from octavo.experiments.compare.advice import Evidence, advice, rank_rows
+from octavo.experiments.compare.compressors import MAX_KNOWN_BYTES
 from octavo.experiments.compare.config import MIX, Candidate, CompareConfig, Text, parts_of_mixture, place_of
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
-from octavo.experiments.compare.measure import t_interval
+from octavo.experiments.compare.forecast import PAGE_SECONDS, expected_seconds
+from octavo.experiments.compare.intervals import BlockCosts, t_interval
 from octavo.experiments.compare.page import write_page
+from octavo.experiments.compare.proof import PROOF_SHARE
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
 from octavo.io.files import write_text
+from octavo.text.overlap import REPEAT_BYTES, overlap
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
 PAGE_BYTES = 1 << 20  # of the held-out text that the page shows passages of
@@ -35,15 +39,43 @@ def compare(
 ) -> Comparison:
     """Train every candidate on a text, measure all on the same held-out bytes, and write a page.
 
-    Bytes, or a string of several lines, are the text itself; a Path, a list, or a string of one short line name files,
-    folders or sources (`compare("shakespeare")`). Settings are those of `CompareConfig`: models, budget, total, quick,
-    seeds, pretrained, tokenizer, ... With `jobs`, so many candidates are trained at a time. Called again with the same
-    settings, it resumes where it was stopped.
+    Args:
+        text: Bytes, or a string of several lines, are the text itself; a Path, a list, or a string of one short line
+            name files, folders or sources.
+        out: The folder for the page and the runs; by default runs/compare-NAME. The same call resumes it.
+        jobs: How many candidates are trained at a time, each in a process of its own.
+        progress: Where progress is shown; by default on standard error.
+        **settings: Those of `CompareConfig`: models, budget, total, quick, seeds, pretrained, tokenizer, ...
+
+    Returns:
+        The rows from best to worst, with `best`, `advice`, `to_pandas()` and `to_json()`; a notebook shows the table
+        and a figure.
+
+    Raises:
+        UserError: There is no such text, model or setting.
+
+    Examples:
+        >>> found = octavo.compare("book.txt", models=["bag", "kn3"], out="runs/two")
+        >>> found
+        <octavo comparison of 2 models on book: kn3 is best, ... bits per byte>
+        >>> found["kn3"].bits_per_byte < found["bag"].bits_per_byte
+        True
+        >>> found.to_pandas()["model"].tolist()
+        ['kn3', 'bag']
     """
+    comparing = open_comparison(text, out=out, jobs=jobs, progress=progress, **settings)
+    comparing.run()
+    return comparing.prove()
+
+
+def open_comparison(
+    text: Text, *, out: str | Path | None = None, jobs: int = 1, progress: Progress | None = None, **settings: Any
+) -> Comparing:
+    """What `compare` does, in two parts: `run` gives all rows and the page, `prove` adds the proof to them."""
     for key in LISTS & settings.keys():
         several = [settings[key]] if isinstance(settings[key], str | Path) else settings[key]
         settings[key] = list(map(str, several))
-    return Comparing(text, from_json(CompareConfig, settings), out, jobs, progress or default_progress()).run()
+    return Comparing(text, from_json(CompareConfig, settings), out, jobs, progress or default_progress())
 
 
 class Comparing:
@@ -52,30 +84,35 @@ class Comparing:
     def __init__(
         self, text: Text, config: CompareConfig, out: str | Path | None, jobs: int, progress: Progress
     ) -> None:  # fmt: skip
-        self.config, self.progress, self.place = config, progress, place_of(text, out)
+        self.progress, self.place = progress, place_of(text, out)
+        self.command = self.place.command(config, jobs)
         corpus = config.text.open(self.place.sources)
+        self.config = config = config.for_text(corpus.train.bytes_per_character())
         self.held_out = config.scored_part(corpus)
         self.corpus = {"name": self.place.name, **corpus.describe(), "scored": self.held_out.describe()}
         self.data = describe_texts(corpus, corpus.train, self.held_out, config.valid, config.field)
         self.candidates = config.candidates
         self.pretrained = config.pretrained_candidates
-        self.command = self.place.command(config, jobs)
         common = {"corpus": self.corpus, "settings": config.common}
         store = self.place.open_store(common, self._differs)
         self.mixture = next((one for one in self.candidates if one.name == MIX), None)
-        later = 1 + (config.seeds if self.mixture else 0)  # cells that depend on others: the proof and the mixtures
-        self.runner = Runner(store, progress, self._rows, len(self._plan()) + later, jobs, self.command)
+        self.sentences: tuple[str, ...] = ()
+        later = config.prove + (config.seeds if self.mixture else 0)  # cells that depend on others
+        self.runner = Runner(
+            store, progress, self._rows, len(self._plan()) + later, jobs, self.command, expected=expected_seconds
+        )
+        self.runner.last_seconds = PAGE_SECONDS
 
     def run(self) -> Comparison:
-        """All cells, then the proof of the best, the advice and the page."""
+        """All cells but the proof, then the advice and the page."""
         with self.progress:
             try:
+                proof = [Cell("proof", "proof", "", data=self.data)] if self.config.prove else []
+                self.runner.later = [*([self._cell(self.mixture, 0)] if self.mixture is not None else []), *proof]
                 self.runner.run(self._plan())
+                self.runner.later = proof
                 if self.mixture is not None:
                     self._run_mixture(self.mixture)
-                best = self._comparison().best
-                if best is not None:
-                    self.runner.run([self._proof(best)])
                 comparison = self._conclude()
             except KeyboardInterrupt as stop:
                 raise self.runner.stopped(stop) from stop
@@ -85,6 +122,19 @@ class Comparing:
                 f"no model could be trained and measured: {errors or 'none was asked for; add to --models'}"
             )
         return comparison
+
+    def prove(self) -> Comparison:
+        """Let the best model compress the held-out text and restore it; table, page and record get the proof added."""
+        best = self._comparison().best
+        if best is None or not self.config.prove:
+            return self._comparison()
+        with self.progress:
+            try:
+                self.runner.later = ()
+                self.runner.run([self._proof(best)])
+                return self._conclude()
+            except KeyboardInterrupt as stop:
+                raise self.runner.stopped(stop) from stop
 
     def _differs(self, common: Mapping[str, Any]) -> str:
         """How the comparison in the folder differs from this one."""
@@ -117,7 +167,8 @@ class Comparing:
         settings = {"parts": list(parts)} if parts else {
             "tokenizer": self.config.tokenizer, **candidate.settings, "device": self.config.device
         }  # fmt: skip
-        options = {"seed": self.config.seed, "title": candidate.title, "family": candidate.family}
+        options = {"seed": self.config.seed, "title": candidate.title, "family": candidate.family,
+                   "variant_of": candidate.variant_of}  # fmt: skip
         budget = self.config.each if candidate.by_gradient else ""
         title = f"{candidate.name}, {self.config.each} of training" if budget else candidate.name
         return Cell(
@@ -151,7 +202,10 @@ class Comparing:
     def _proof(self, best: CompareRow) -> Cell:
         """Compressing the held-out text with the best run, of several seeds the first."""
         trained = self.runner.outcomes[best.model]
-        options = {key: trained.value[key] for key in ("bits", "tokens")} | {"pretrained": best.family == PRETRAINED}
+        before = sum(one.seconds for one in self.runner.outcomes.values() if one.cell.work != "proof")
+        options = {key: trained.value[key] for key in ("bits", "tokens")} | {
+            "pretrained": best.family == PRETRAINED, "seconds": round(PROOF_SHARE * before, 1)
+        }  # fmt: skip
         model = trained.cell.model if best.family == PRETRAINED else best.model
         return Cell(
             f"proof-{best.model}", "proof", model, {"of": trained.cell.training}, self.data, options=options,
@@ -167,12 +221,23 @@ class Comparing:
     def _comparison(self) -> Comparison:
         outcomes = self.runner.outcomes
         rows = [row for one in (*self.candidates, *self.pretrained) if (row := self._row(one)) is not None]
-        proofs = [one.value["proof"] | {"model": one.cell.key.removeprefix("proof-")} for one in outcomes.values()
-                  if "proof" in one.value]  # fmt: skip
+        proofs = [one.value.get("proof", {"error": one.error}) | {"model": one.cell.key.removeprefix("proof-")}
+                  for one in outcomes.values() if one.cell.work == "proof"]  # fmt: skip
         return Comparison(
-            rank_rows(rows), self.corpus, next(iter(proofs), None), self.config.to_json(),
+            rank_rows(rows, self._blocks()), self.corpus, next(iter(proofs), None), self.config.to_json(),
             describe_machine(self.config.device), versions(), stage_seconds(outcomes), self.command, self.place.folder,
+            self.sentences,
         )  # fmt: skip
+
+    def _blocks(self) -> BlockCosts:
+        """What each model paid for the blocks of the held-out text, seed by seed."""
+        outcomes, bits = self.runner.outcomes, {}
+        for one in (*self.candidates, *self.pretrained):
+            keys = [key for seed in range(self.config.seeds) if (key := key_of(one.name, seed)) in outcomes]
+            found = [outcomes[key].value.get("block_bits", ()) for key in keys]
+            if found and all(found):
+                bits[one.name] = [[math.inf if part is None else part for part in bits_K] for bits_K in found]
+        return BlockCosts(self.held_out.size, bits)
 
     def _row(self, candidate: Candidate) -> CompareRow | None:
         """The row of a candidate whose cells are all there."""
@@ -196,8 +261,11 @@ class Comparing:
         curves = {  # over the share of the time
             name: [(x / points[-1][0], y) for x, y in points] for name, points in read_curves(comparison).items()
         }
-        sentences = advice(comparison.rows, curves, self.config.picked_device)
-        comparison = replace(comparison, advice=sentences)
+        train, held_out = open_texts(self.data)
+        repeated = overlap(last_part(train, MAX_KNOWN_BYTES).chunks(), held_out.read(), REPEAT_BYTES)
+        evidence = Evidence(self._blocks(), curves, self.config.picked_device, repeated)
+        self.sentences = advice(comparison.rows, evidence)
+        comparison = replace(comparison, advice=self.sentences)
         write_page(comparison, first_part(self.held_out, PAGE_BYTES).read())
         page = comparison.seconds.get("page", 0.0) + perf_counter() - began
         return self._save(replace(comparison, seconds=comparison.seconds | {"page": page}))

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from octavo.config import plain_json
 from octavo.experiments.domains.scoring import MARK, Reading, gap
-from octavo.experiments.table import Column, show_bits
+from octavo.experiments.table import Column, page_table, show_bits
+from octavo.pages.sections import notebook_view
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,13 @@ class Domains:
             for one in self.models
         ]  # fmt: skip
         return {"texts": texts, "models": plain_json(models), "failed": self.failed}
+
+    def __repr__(self) -> str:
+        texts, models = " and ".join(name for name, _ in self.excerpts), len(self.models)
+        return f"<octavo domains {texts}: {models} model{'s' * (models != 1)}>"
+
+    def _repr_html_(self) -> str:
+        return notebook_view(page_table(self.rows))
 
 
 def rows_of(models: Sequence[ModelResult], failed: dict[str, str]) -> list[DomainsRow]:

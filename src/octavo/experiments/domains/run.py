@@ -16,6 +16,7 @@ from octavo.experiments.domains.result import Domains, DomainsRow, ModelResult, 
 from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, read
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, Store, check_folder, failures
+from octavo.io.encoding import UTF8
 from octavo.io.files import write_text
 from octavo.io.run_folder import REPORT
 from octavo.models import MODELS, find_spec
@@ -59,30 +60,56 @@ def domains(
     budget: str = "30s",
     seed: int = 0,
     jobs: int = 1,
+    encoding: str = UTF8,
     candidates: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
     progress: Progress | None = None,
 ) -> Domains:
     """Score models on excerpts of two texts, and find which words make the difference.
 
-    Without runs, the candidates (model and settings, by name) are trained on the first text, each a second time with
-    preprocessing; what is finished in `out` is used again.
+    Args:
+        runs: Folders of runs to measure. Without any, the candidates are trained on the first text, each a second
+            time with preprocessing.
+        texts: Two files or named sources; of each, the first bytes of the part that is held out are scored.
+        bytes: How many bytes of each text.
+        preprocess: What the second of each pair does to its text: lower, digits, ptb, sentences.
+        out: The folder for the page and the runs; what is finished there is used again.
+        budget: How long each neural model may train.
+        seed: For the training.
+        jobs: How many models to work on at a time.
+        encoding: The encoding of the texts: "utf-8", "latin-1", "utf-16", ...
+        candidates: Model and settings, by name, in place of the usual ones.
+        progress: Where progress is shown; by default on standard error.
+
+    Returns:
+        The models with their readings of both texts and the gap between them, and `rows` for a table.
+
+    Raises:
+        UserError: There are not two texts, or one is empty.
+
+    Examples:
+        >>> octavo.domains(["runs/kn3"], texts=["book.txt", "other.txt"], bytes=500, out="runs/domains")
+        <octavo domains book.txt and other.txt: 1 model>
     """
     named, texts, steps, folder = list(map(str, runs)), list(map(str, texts)), tuple(preprocess), Path(out)
     _check(named, texts, bytes, steps, budget)
     check_folder(folder, KIND)
     names = [Path(text).name for text in texts]
     names = names if len(set(names)) == len(names) else texts
-    originals = tuple((name, open_excerpt(text, bytes).read()) for name, text in zip(names, texts, strict=True))
+    originals = tuple(
+        (name, open_excerpt(text, bytes, encoding).read()) for name, text in zip(names, texts, strict=True)
+    )
     for name, original in originals:
         excerpt(name, original, steps)  # an empty one is refused before any training
     options = {"names": names, "texts": texts, "bytes": [len(data) for _, data in originals]}
+    reading = {"encoding": encoding} if encoding != UTF8 else {}
+    options |= reading
     progress = progress or default_progress()
     if named:
         cells = _named(named, options, originals, progress)
     else:
-        train = {one: open_corpus(texts[0], errors="raw", preprocess=one).train for one in ((), steps)}
+        train = {one: open_corpus(texts[0], errors="raw", preprocess=one, **reading).train for one in ((), steps)}
         shares = {one: _overlap(texts[0], split, one, originals, progress) for one, split in train.items()}
-        data = {"sources": [texts[0]], "sha256": train[()].sha256}
+        data = {"sources": [texts[0]], "sha256": train[()].sha256} | reading
         cells = _plan(CANDIDATES if candidates is None else candidates, data, budget, seed, options, shares)
 
     def results(outcomes: Mapping[str, Outcome]) -> tuple[ModelResult, ...]:
@@ -92,6 +119,7 @@ def domains(
         return rows_of(results(outcomes), failures(outcomes))
 
     words = ["octavo", "domains", *named, "--texts", *texts, "--bytes", str(bytes)]
+    words += ["--encoding", encoding] if reading else []
     words += [] if named else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
     command = shlex.join([*words, "--out", str(out)])
     with progress:
@@ -175,7 +203,12 @@ def _result(outcome: Outcome, folder: Path) -> ModelResult:
 
 def measure_run(cell: Cell, folder: Path) -> Json:
     """Score the excerpts with a run, which is trained first where the cell is not of a run that is there."""
-    run = train_or_resume(cell, folder, cell.data["sources"]) if cell.is_trained_here else load(cell.model)
+    encoding = cell.options.get("encoding", UTF8)
+    run = (
+        train_or_resume(cell, folder, cell.data["sources"], encoding=encoding)
+        if cell.is_trained_here
+        else load(cell.model)
+    )
     steps = tuple(run.record.get("preprocess", ()))
     train = learnt_text(run)
     key = (train.sha256, *steps)
@@ -184,7 +217,12 @@ def measure_run(cell: Cell, folder: Path) -> Json:
     texts = zip(cell.options["names"], cell.options["texts"], cell.options["bytes"], strict=True)
     with single_thread():
         readings = [
-            read(run.model, run.tokenizer, excerpt(name, open_excerpt(text, bytes).read(), steps), VOCABULARIES[key])
+            read(
+                run.model,
+                run.tokenizer,
+                excerpt(name, open_excerpt(text, bytes, encoding).read(), steps),
+                VOCABULARIES[key],
+            )
             for name, text, bytes in texts
         ]
     return {
@@ -193,6 +231,6 @@ def measure_run(cell: Cell, folder: Path) -> Json:
     }  # fmt: skip
 
 
-def open_excerpt(text: str, bytes: int) -> Split:
+def open_excerpt(text: str, bytes: int, encoding: str = UTF8) -> Split:
     """The first bytes of the part of a text that is held out of training."""
-    return first_part(open_corpus(text, errors="raw").valid, bytes)
+    return first_part(open_corpus(text, errors="raw", encoding=encoding).valid, bytes)

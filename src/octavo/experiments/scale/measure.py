@@ -17,13 +17,13 @@ import numpy as np
 import torch
 
 from octavo.config import from_json, plain_json
-from octavo.cost import cost_of, one_token
+from octavo.costs import cost_of, one_token
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_resume, write_part
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
-from octavo.models import stored_entries
-from octavo.models.cost.parts import parameter_count
+from octavo.io.files import thousands
+from octavo.models import parameter_count
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks import api
@@ -50,7 +50,7 @@ class ScalePoint:
     ]
     seed: Annotated[int, Column("seed", if_varies=True)]
     bits_per_byte: float | None  # None: infinite
-    parameters: Annotated[int, Column("params", lambda value: f"{value:,}", "weights, or n-grams")] = 0
+    parameters: Annotated[int, Column("params", thousands, "weights, or n-grams")] = 0
     seconds: Annotated[float, Column("train s", lambda value: f"{value:.1f}", "seconds of training")] = 0.0
     passes: Annotated[
         float, Column("passes", lambda p: f"{p.passes:.3g}" if p.flops else "", "over the text", of_row=True)
@@ -125,7 +125,7 @@ def _values(cell: Cell, run: Run) -> Json:
         reading = cost_of(run.model, one_token(config)).total("forward")
         flops = float(TRAINING_PASSES * reading * record["train_tokens"])
     return {
-        "parameters": parameter_count(run.model) or sum(stored_entries(run.model).values()),
+        "parameters": parameter_count(run.model),
         "seconds": record["train_seconds"], "passes": passes, "flops": flops,
         "width": getattr(config, "width", None) if cell.budget else None, "order": getattr(config, "order", None),
         "validation_bits_per_byte": (training or {}).get("held_out_bits_per_byte"),

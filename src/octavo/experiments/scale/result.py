@@ -177,6 +177,10 @@ class Scaling:
         for name, text in ((RESULT, result), (TABLE, self.to_csv()), ("report.html", scaling_page(self))):
             write_text(out / name, text)
 
+    def __repr__(self) -> str:
+        against = f" against {self.against}" if self.against else ""
+        return f"<octavo scaling of {self.model}{against} on {self.corpus}: {len(self.points)} points>"
+
     def _repr_html_(self) -> str:
         from octavo.experiments.scale.page import summary
 

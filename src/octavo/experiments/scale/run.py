@@ -33,7 +33,7 @@ from octavo.training.schedule import Budget
 
 KIND = "scaling experiment"
 TEXT = ("tokenizer", "vocab_size", "size", "min_count", "split", "errors")  # settings that both models share
-SOURCE = ("valid", "field")  # and those that only say where the text is
+SOURCE = ("valid", "field", "encoding")  # and those that only say where the text is
 HELD_OUT_BYTES = 1_000_000
 LENGTHS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 SIZES = (1 / 4, 1 / 2, 1.0)
@@ -146,10 +146,34 @@ def scale(
 ) -> Scaling:
     """Train a model at several lengths of text, sizes and budgets, fit power laws, and say where it passes another.
 
-    `plan` has the lengths, sizes and budgets, as shares of the training part, of the width and of `budget`, and the
-    number of seeds. `against` is the other model: auto is an n-gram, whose order is chosen anew for each length, or
-    none where the model is one. Settings are those of `octavo.train`. What is finished is stored in `out`, so that the
-    same call resumes it; `command` is what the page says to reproduce it with.
+    Args:
+        model: The name of a language model; of a network, the largest one.
+        corpus: A file, a folder or a named source, or a list of them.
+        against: The other model: auto is an n-gram, whose order is chosen anew for each length, or none where the
+            model is one; none is nothing.
+        plan: The lengths, sizes and budgets, as shares of the training part, of the width and of `budget`, and the
+            number of seeds.
+        budget: How long each network is trained.
+        seed: The first of the seeds.
+        device: auto, cpu or cuda.
+        held_out: Score at most so many bytes of the held-out text.
+        out: The folder for results and page; what is finished is stored there, so that the same call resumes it.
+        jobs: How many trainings run at a time.
+        command: What the page says to reproduce it with.
+        progress: Where progress is shown; by default on standard error.
+        **settings: Those of `octavo.train`.
+
+    Returns:
+        The points, their laws (`text`, `parameters`, `training`) with intervals, and where the models meet
+        (`crossing`).
+
+    Raises:
+        UserError: The text is too short, or there is no such model or setting.
+
+    Examples:
+        >>> from octavo.experiments.scale import ScalePlan
+        >>> octavo.scale("ngram", "book.txt", order=3, plan=ScalePlan((0.25, 0.5, 1.0)), out="runs/scale")
+        <octavo scaling of ngram on book.txt: 3 points>
     """
     sources = [str(corpus)] if isinstance(corpus, str | Path) else list(map(str, corpus))
     _check(budget, seed, device, held_out, settings, sources)

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from torch import nn
-
 from octavo.models.parts.checks import check_not_negative, check_positive
 
 Kernel = Literal["fused", "plain"]
@@ -109,6 +107,8 @@ class Cost:
     caches: tuple[Cache, ...] = ()
     table_bytes: int = 0
     """Counts and probabilities in look-up tables, not learnt by gradients."""
+    table_entries: int = 0
+    """How many there are: one for each n-gram, or for each token's probability."""
     tables_at_most: bool = False
     """Whether the tables are those of the worst text, because the real one is not known."""
     unit: Literal["token", "image", "source"] = "token"
@@ -171,8 +171,3 @@ def output(N: int, V: int, D: int, tied: bool, bias: int = 0) -> Part:
 def repeated(part: Part, times: int) -> Part:
     """The same part so many times."""
     return replace(part, **{f.name: times * getattr(part, f.name) for f in fields(part) if f.name != "name"})
-
-
-def parameter_count(model: nn.Module) -> int:
-    """How many numbers a model has learnt by gradients, or will; tensors that are shared count once."""
-    return sum(parameter.numel() for parameter in model.parameters())

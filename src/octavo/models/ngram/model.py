@@ -12,12 +12,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.io.memory import give_back
 from octavo.models.ngram import estimators as estimate
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import Weights
+from octavo.models.ngram.session import NGramSession
 from octavo.models.ngram.trie import Index
 
 MIN_RELEASED = 1 << 22  # tokens or n-grams: below, memory that is released would only be allocated again
@@ -236,7 +237,7 @@ class NGram(LanguageModel[Tensor]):
         contexts, nodes = self.matches(state, x_BT)
         after = [contexts[0], *nodes[:-1]]
         if self.newline is not None:
-            ended_BT, begun_K = x_BT == self.newline, self._begun(x_BT.device)
+            ended_BT, begun_K = x_BT == self.newline, self.begun(x_BT.device)
             after = [torch.where(ended_BT, begun, node_BT) for begun, node_BT in zip(begun_K, after, strict=True)]
         state_BTK = torch.stack(after, -1)
         p_RV = torch.cat([self.distribution(some_RK) for some_RK in state_BTK.flatten(0, 1).split(MAX_DISTRIBUTIONS)])
@@ -246,14 +247,18 @@ class NGram(LanguageModel[Tensor]):
         """The state after x_B: each context, one word longer."""
         state_BK = torch.cat([state_BK[:, :1], self.index.child(state_BK[:, :-1], x_B[:, None])], 1)
         if self.newline is not None:
-            state_BK = torch.where((x_B == self.newline)[:, None], self._begun(x_B.device), state_BK)
+            state_BK = torch.where((x_B == self.newline)[:, None], self.begun(x_B.device), state_BK)
         return state_BK
 
-    def _begun(self, device: torch.device) -> Tensor:
+    def begun(self, device: torch.device) -> Tensor:
         """The state in which the begin token alone was absorbed."""
         state_K = torch.full((self.config.order,), self.none, device=device)
         state_K[:2] = torch.tensor([0, 1 + self.begin], device=device)[: self.config.order]
         return state_K
+
+    def session(self, state: Tensor, tokens: int = 1 << 30) -> Session[Tensor]:
+        """In numpy, where the model is on a CPU."""
+        return NGramSession(self, state) if state.device.type == "cpu" else Session(self, state)
 
     def distribution(self, state_BK: Tensor) -> Tensor:
         """p_BV of the next token: what continues each context, times the gammas of all longer contexts."""
@@ -317,7 +322,7 @@ class NGram(LanguageModel[Tensor]):
         for k in range(1, self.config.order):
             before_BT = nodes[-1][:, :-1]
             if self.newline is not None:
-                before_BT = torch.where(x_BT[:, :-1] == self.newline, self._begun(x_BT.device)[k], before_BT)
+                before_BT = torch.where(x_BT[:, :-1] == self.newline, self.begun(x_BT.device)[k], before_BT)
             contexts.append(torch.cat([state_BK[:, k : k + 1], before_BT], 1))
             nodes.append(self.index.child(contexts[-1], x_BT))
         return contexts, nodes

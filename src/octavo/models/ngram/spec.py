@@ -28,8 +28,9 @@ def _fit(x_N: Tensor, config: NGramConfig, tokenizer: Tokenizer, context: FitCon
 
 def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
     words = {"order": 3, "tokenizer": "word"}
+    further = {3: ("char", "bpe"), 5: ("char",), 7: ()}  # a character of several bytes takes as much of a byte 7-gram
     return (
-        *(Candidate(f"kn{n}", f"{n}-gram, Kneser-Ney", "ngram", {"order": n}) for n in (3, 5, 7)),
+        *(Candidate(f"kn{n}", f"{n}-gram, Kneser-Ney", "ngram", {"order": n}, further[n]) for n in (3, 5, 7)),
         Candidate("words3", "3-gram of words, Kneser-Ney", "ngram", words),
     )
 
@@ -43,7 +44,7 @@ def _cost(config: NGramConfig, V: int, shape: Shape) -> Cost:
     total, contexts = sum(nodes), sum(nodes[:-1])
     lengths = {"word_M": total, "alpha_M": total + 1, "first_C": contexts + 1, "gamma_C": contexts}
     tables = sum(length * DTYPES[name].itemsize for name, length in lengths.items())
-    return Cost("ngram", V, shape, (), (Cache(constant=config.order),), tables, tables_at_most=True)
+    return Cost("ngram", V, shape, (), (Cache(constant=config.order),), tables, total - 1, tables_at_most=True)
 
 
 def _sizes(model: NGram, spell: Callable[[int], str]) -> Bars:
@@ -59,4 +60,8 @@ SPEC = ModelSpec(
     summarise=lambda model, tokens: f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}",
     unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
     entries="n-grams", count_entries=lambda model: sum(model.sizes()),
+    equation="""p(w | c) = α(c w) + γ(c) p(w | c′), where c′ is the context c without its first token
+p(w | nothing) = α(w) + γ / V
+Kneser-Ney: α(c w) = (n(c w) - D) / Σ_v n(c v), with a discount D for n = 1, 2, 3 or more; γ(c) = 1 - Σ_v α(c v)
+below the highest order n(c w) counts the different tokens in front of c w""",
 )  # fmt: skip

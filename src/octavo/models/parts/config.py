@@ -62,7 +62,7 @@ class GPTConfig:
     rotary_base: float = 10000.0
     """rotary: the base of the frequencies (theta)."""
     qk_norm: bool = True
-    """RMS norm of queries and keys; --no-qk-norm: none, as in GPT-2."""
+    """RMS norm of queries and keys; --no-qk-norm: no norm, as in GPT-2."""
     feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
     """The feed-forward layer: an MLP with GELU (tanh or exact) or squared ReLU, or gated (SwiGLU)."""
     feed_forward_width: int = 0

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import most_tokens
-from octavo.inspect.attention_page import CONTEXT_LEFT
-from octavo.inspect.gradient_flow import SCALES, SHORTEST, default_back, gradient_flow, in_words, rate, relative
-from octavo.inspect.inspection import MAX_TOKENS, AttentionBytes, attention_bytes, tokens_of
-from octavo.inspect.token_tables import token_table
-from octavo.inspect.views import layer_predictions, require_view, token_rows
+from octavo.inspection.attention_maps import most_tokens
+from octavo.inspection.attention_page import CONTEXT_LEFT
+from octavo.inspection.gradient_flow import SCALES, SHORTEST, default_back, gradient_flow, in_words, rate, relative
+from octavo.inspection.inspection import MAX_TOKENS, AttentionBytes, attention_bytes, tokens_of
+from octavo.inspection.token_tables import token_table
+from octavo.inspection.views import layer_predictions, require_view, token_rows
 from octavo.io.cooperative import in_turns
 from octavo.models import spec_of
 from octavo.models.views import Kind, TokenRow, View

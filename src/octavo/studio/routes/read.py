@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import TOP_TOKENS, Layers, top_attention
-from octavo.inspect.inspection import tokens_of
-from octavo.inspect.surprisal import Reading, align, read
-from octavo.inspect.views import find_view
+from octavo.inspection.attention_maps import TOP_TOKENS, Layers, top_attention
+from octavo.inspection.inspection import tokens_of
+from octavo.inspection.surprisal import Reading, align, read
+from octavo.inspection.views import find_view
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import stream_shape, token_costs
 from octavo.studio.server.app import ComputedRoutes, Studio, TextRequest

@@ -41,13 +41,14 @@ class RunRow(BaseModel):
     model: str = ""
     detail: str = ""  # the model's size in a few words
     corpus: str = ""
+    text: str = ""  # what it was measured on: scores of different texts do not rank
     score: float | None = None  # by the measure of its task: bits per byte, accuracy in per cent, BLEU, ...
     unit: str = ""
     lower_is_better: bool = False
     label: str = ""  # a remark that belongs beside the score
     seconds: float | None = None  # of training
     bytes: int | None = None  # of its tensors
-    parameters: int | None = None  # numbers in its tensors
+    parameters: int | None = None
     flops: float | None = None  # of one token after a full context
     modified: float | None = None  # in seconds since 1970
     has_report: bool = False
@@ -166,11 +167,12 @@ def _row_from_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
     task = str(record.get("task", ""))
     row = {
         "task": task, "model": str(record.get("model", "")), "detail": run_rows.detail_of(record),
-        "corpus": run_rows.without_folders(run_rows.trained_on(record)), "score": value, **_unit(measure, value),
+        "corpus": run_rows.without_folders(run_rows.trained_on(record)), "text": run_rows.measured_text(record).title,
+        "score": value, **_unit(measure, value),
         "label": str(run_rows.value_at(record, "result.label") or ""),
         "seconds": None if run_rows.is_unfinished(record) else record.get("train_seconds"),
         "bytes": (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else None,
-        "parameters": run_rows.numbers_in(path), "flops": run_rows.operations_of(record),
+        "parameters": run_rows.parameters_of(record, path), "flops": run_rows.operations_of(record),
         "pages": [page for page in PAGES.get(task, ()) if page != "answer" or not run_rows.is_unfinished(record)],
     }  # fmt: skip
     return RunRow(run="", **row).model_dump(exclude={"run"}, exclude_unset=True)  # validated

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from octavo.io.run_folder import CONFIG, METRICS, STATE
+from octavo.io.system import NOT_A_LINK
 from octavo.studio.server.app import ComputedRoutes, RequestBody, RunRequest, Studio
 from octavo.studio.server.request_guard import MAX_BODY_BYTES
 from octavo.studio.server.scheduler import Ticket
@@ -132,7 +133,7 @@ def _status_in_words(training: TrainingProcess, path: Path, trained: float | Non
 def _trained_seconds(path: Path) -> float | None:
     """Seconds of training by the last row of metrics.jsonl."""
     try:
-        with os.fdopen(os.open(path / METRICS, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        with os.fdopen(os.open(path / METRICS, os.O_RDONLY | NOT_A_LINK), "rb") as file:
             start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
             file.seek(start)
             data = file.read(TAIL_BYTES)

@@ -17,8 +17,8 @@ from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.decode.annotated import ALTERNATIVES, AnnotatedToken, choices, grow, prepare, search, write
 from octavo.errors import UserError
-from octavo.inspect.inspection import tokens_of
-from octavo.inspect.surprisal import read
+from octavo.inspection.inspection import tokens_of
+from octavo.inspection.surprisal import read
 from octavo.studio.routes.read import token_text
 from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio, encode_json
 from octavo.studio.server.result_cache import ResultCache

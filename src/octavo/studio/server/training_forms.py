@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 from octavo.config import no_such_setting
-from octavo.cost import Shape, cost_of_config, on_meta, training_memory
+from octavo.costs import Shape, cost_of_config, on_meta, training_memory
 from octavo.errors import UserError
 from octavo.io.files import size
 from octavo.io.memory import available

@@ -7,7 +7,6 @@ the next one after a crash, knows of it; the lock of a dead process is released 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -24,6 +23,7 @@ from typing import Any
 
 from octavo.datasets import sources
 from octavo.errors import UserError
+from octavo.io import system
 from octavo.io.run_folder import STATE
 from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
 from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
@@ -197,20 +197,21 @@ class TrainingManager:
                 with os.fdopen(_open(self.root / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as log:
                     training.process = subprocess.Popen(
                         [sys.executable, "-P", "-m", "octavo.cli", *words], stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL, stderr=log, cwd=folder, pass_fds=(handle,),
+                        stdout=subprocess.DEVNULL, stderr=log, cwd=folder,
+                        pass_fds=(handle,) if os.name == "posix" else (),
                         start_new_session=True,  # Ctrl-C in the studio's terminal is for the studio, which stops it
                     )  # fmt: skip
                 training.pid = training.process.pid
                 holder = {"pid": training.pid, "run": run, "command": training.command, "started": training.started,
                           "seconds": seconds}  # fmt: skip
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, json.dumps(holder).encode(), 0)
+                system.write_whole(handle, json.dumps(holder).encode())
             except OSError as error:
                 raise _not_writable(LOG, error) from error
             finally:
                 os.close(handle)  # from here on the process alone holds the lock
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, training.pid, NICENESS)
+            if hasattr(os, "setpriority"):
+                with contextlib.suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, training.pid, NICENESS)
             self._mine = training
         threading.Thread(
             target=self._watch, args=(training, training.process), name=f"training {run}", daemon=True
@@ -224,7 +225,7 @@ class TrainingManager:
             raise _not_writable(LOCK, error) from error
         for _ in range(LOCK_TRIES):
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(handle)
                 return handle
             except BlockingIOError:
                 time.sleep(LOCK_PAUSE_SECONDS)
@@ -240,11 +241,11 @@ class TrainingManager:
         except OSError:
             return None
         try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            system.lock(handle, shared=True)
             return None
         except BlockingIOError:
             try:
-                holder = json.loads(os.pread(handle, 10_000, 0))
+                holder = json.loads(system.read_at(handle, 10_000, 0))
             except ValueError:
                 holder = {}
             holder = holder if isinstance(holder, dict) else {}
@@ -269,11 +270,10 @@ class TrainingManager:
 
     def terminate(self, process: subprocess.Popen[bytes]) -> None:
         """Interrupt, then terminate, then kill."""
-        for number, seconds in (
-            (signal.SIGINT, self.checkpoint_seconds),
-            (signal.SIGTERM, KILL_SECONDS),
-            (signal.SIGKILL, KILL_SECONDS),
-        ):
+        waits = {"SIGINT": self.checkpoint_seconds, "SIGTERM": KILL_SECONDS, "SIGKILL": KILL_SECONDS}
+        if os.name == "nt":  # which has no gentle one; the last checkpoint stays
+            waits = {"SIGTERM": KILL_SECONDS}
+        for number, seconds in ((getattr(signal, name), seconds) for name, seconds in waits.items()):
             if process.poll() is not None:
                 return
             process.send_signal(number)
@@ -284,7 +284,7 @@ class TrainingManager:
 
 def _open(path: Path, flags: int) -> int:
     """Open one of the studio's own files beside the runs; a link that somebody put there is not followed."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags | system.NOT_A_LINK | system.NOT_INHERITED, 0o600)
 
 
 def _not_writable(name: str, error: OSError) -> UserError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.config import configs_from
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.files import whole_file
 from octavo.text.tokenizers.base import KIND, Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
@@ -32,7 +32,8 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 def tokenizer_class(name: str) -> type[Tokenizer]:
     """The class of the tokenizer of that name."""
     if name not in TOKENIZERS:
-        raise UserError(f"there is no tokenizer named {name!r}; known are {', '.join(TOKENIZERS)}")
+        advice = did_you_mean(name, TOKENIZERS, f"known are {', '.join(TOKENIZERS)}")
+        raise UserError(f"there is no tokenizer named {name!r}; {advice}")
     return TOKENIZERS[name]
 
 

@@ -27,11 +27,20 @@ from octavo.text.tokenizers.token_bytes import (
     Tokens,
     as_bytes,
     as_text,
+    byte_alphabet,
     byte_fallback,
     starts_inside_character,
     with_begins,
 )
-from octavo.text.tokenizers.word_splitting import MAX_WORD_BYTES, Split, WordSpans, find_words, spans_of, word_boundary
+from octavo.text.tokenizers.word_splitting import (
+    MAX_WORD_BYTES,
+    Split,
+    WordSpans,
+    find_words,
+    spans_of,
+    word_boundary,
+    word_pattern,
+)
 from octavo.text.tokenizers.word_table import WordTable
 
 SPOOL_BYTES = 1 << 22  # of word numbers, read back from the temporary file at a time
@@ -125,6 +134,19 @@ class Word(Tokenizer):
 
     def split_point(self, data: bytes) -> int:
         return word_boundary(data, self.settings.split)
+
+    def huggingface_json(self) -> dict[str, Any]:
+        """Words split by a pattern, then byte pairs without merges: a word that is a token, or its bytes."""
+        split = {"type": "Split", "pattern": {"Regex": word_pattern(self.settings.split)}, "behavior": "Isolated"}
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        character = {byte: char for char, byte in byte_alphabet().items()}
+        spelt = ["".join(character[byte] for byte in word) for word in self._bytes][: self.begin]
+        return {
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split | {"invert": False}, level]},
+            "decoder": level,
+            "model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(spelt)}, "merges": [],
+                      "ignore_merges": True},
+        }  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         words = [as_text(data) for data in self._bytes][BYTES : self.begin]

@@ -191,3 +191,18 @@ def _class(character: str, split: Split) -> int:
     if split == "space" or category[0] in "LMN" or category == "Cs" or character == "_" or character in JOINERS:
         return WORD
     return SYMBOL
+
+
+@cache
+def word_pattern(split: Split) -> str:
+    """The same words as a regular expression of the tokenizers library, every match a word."""
+    kinds = _class_table(split)[0]
+    word, blank = (_character_set(np.isin(kinds[:TABLED], which)) for which in ([WORD], [SPACE, BLANK]))
+    word += f"\\x{{{TABLED:X}}}-\\x{{10FFFF}}"
+    return f" ?[{word}]+| ?[^{word}{blank}]|[{blank}]"
+
+
+def _character_set(members: NDArray[np.bool_]) -> str:
+    """The code points whose entry is true, as the ranges of a character set."""
+    edges = np.flatnonzero(np.diff(members, prepend=False, append=False))
+    return "".join(f"\\x{{{first:X}}}-\\x{{{past - 1:X}}}" for first, past in edges.reshape(-1, 2).tolist())

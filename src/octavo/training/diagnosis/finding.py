@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from octavo.config import plain_json
 from octavo.core import LanguageModel
 from octavo.models import spec_of
+from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.training.diagnosis.curve import Training
 
 Verdict = Literal["ok", "note", "warning", "not applicable"]
@@ -52,6 +53,18 @@ class Diagnosis:
         if not warnings and self.count("not applicable") == len(self.findings):
             return "nothing could be examined"
         return ", ".join(words if warnings else ["normal", *words])
+
+    def __repr__(self) -> str:
+        return f"<octavo diagnosis of {self.run}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(one.name, one.verdict, one.measured, one.expected) for one in self.findings]
+        unusual = [
+            paragraph(f"{one.condition}: {one.why} " + "".join(f"Try {advice}. " for advice in one.advice))
+            for one in self.findings if one.verdict in ("warning", "note")
+        ]  # fmt: skip
+        found = table(("examination", "verdict", "measured", "expected"), rows)
+        return notebook_view(paragraph(f"{self.run}: {self.verdict}"), *unusual, found)
 
     @property
     def condition(self) -> str:

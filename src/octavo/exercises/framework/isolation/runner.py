@@ -15,7 +15,6 @@ import importlib.util
 import json
 import math
 import os
-import resource
 import sys
 from typing import Any
 
@@ -50,6 +49,8 @@ def become(users: list[int]) -> None:
 
 def set_limits(limits: dict[str, int]) -> None:
     """Set limits of the system, such as {"RLIMIT_CPU": 11}; those that it does not support are skipped."""
+    import resource  # here: the module's constants are read on systems without it too
+
     for name, limit in limits.items():
         try:
             resource.setrlimit(getattr(resource, name), (limit, limit))

@@ -3,7 +3,7 @@
 import { h, replace } from "/web/dom.js";
 import { addressOf } from "/web/main.js";
 import { PAGES } from "/web/pages.js";
-import { bytes, duration, short } from "/web/parts/numbers.js";
+import { bytes, duration, plain, short } from "/web/parts/numbers.js";
 import { scoreLabel } from "/web/parts/run_picker.js";
 
 const when = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
@@ -17,7 +17,7 @@ export const COLUMNS = [
   { key: "seconds", title: "Training", right: true, of: (one) => one.seconds, hint: "duration of training" },
   {
     key: "parameters", title: "Parameters", right: true, of: (one) => one.parameters,
-    hint: "numbers in the model's file: a network's parameters, an n-gram's table; and the file's size",
+    hint: "what training set: a network's weights, an n-gram model's n-grams; and the file's size",
   },
   {
     key: "flops", title: "FLOPs", right: true, of: (one) => one.flops,
@@ -26,10 +26,21 @@ export const COLUMNS = [
   { key: "modified", title: "Modified", right: true, of: (one) => one.modified, hint: "when the run was last written" },
 ];
 
-/** Runs of one unit stand together, bits per byte first, the best before the others. */
+/** Runs of one unit and one text stand together, bits per byte first, the best before the others. */
 function ranked(one) {
   if (one.score == null) return null;
-  return [one.unit === "bits per byte" ? 0 : 1, one.unit, one.lower_is_better ? one.score : -one.score];
+  return [one.unit === "bits per byte" ? 0 : 1, one.unit, one.text, one.lower_is_better ? one.score : -one.score];
+}
+
+/** Sorted by score, each text has its heading: scores of different texts do not rank. */
+function grouped(runs, sort, rowOf) {
+  const byText = sort.replace(/^-/, "") === "score" && new Set(runs.map((one) => one.text)).size > 1;
+  return runs.flatMap((one, i) => {
+    const same = !byText || (i > 0 && runs[i - 1].text === one.text && runs[i - 1].unit === one.unit);
+    const heading = h("tr", { class: "text" },
+      h("th", { scope: "rowgroup", colspan: COLUMNS.length + 1 }, one.text || "not measured"));
+    return same ? [rowOf(one)] : [heading, rowOf(one)];
+  });
 }
 
 function compared(a, b) {
@@ -64,7 +75,7 @@ export function runsTable(runs, view, on) {
   const pick = h("th", { class: "pick", scope: "col" }, h("span", { class: "unseen" }, "Select"));
   const head = h("thead", {}, h("tr", {}, pick, COLUMNS.map((column) => heading(column, view.sort, on.sort))));
   return h("table", { class: "runs" }, h("caption", { class: "unseen" }, "Runs"), head,
-    h("tbody", {}, runs.map((one) => row(one, view.chosen.includes(one.run), on))));
+    h("tbody", {}, grouped(runs, view.sort, (one) => row(one, view.chosen.includes(one.run), on))));
 }
 
 function heading(column, sort, onsort) {
@@ -92,7 +103,7 @@ function row(one, chosen, on) {
     cell("Trained on", false, one.corpus),
     cell("Score", true, one.score == null ? "" : score(one), one.label && h("small", {}, one.label)),
     cell("Training", true, one.seconds == null ? "" : duration(one.seconds)),
-    cell("Parameters", true, one.parameters == null ? "" : short(one.parameters),
+    cell("Parameters", true, one.parameters == null ? "" : plain(one.parameters),
       one.bytes && h("small", {}, bytes(one.bytes))),
     cell("FLOPs", true, one.flops == null ? "" : short(one.flops)),
     cell("Modified", true, one.modified == null ? "" : h("small", {}, when.format(1000 * one.modified))));
