@@ -302,7 +302,7 @@ def test_the_table_marks_the_best_greys_the_dominated_and_shows_what_failed() ->
     assert by_model == {
         "gru": "best", "kn5": "", "xz": "compressor", "rnn": "dominated", "bag": "", "mle3": "", "gpt": "failed",
     }  # fmt: skip
-    assert f'<td colspan="{len(page_columns(CompareRow)) - 1}">failed: heads must divide width' in table
+    assert f'<td colspan="{len(page_columns(CompareRow, by_hand().rows)) - 1}">failed: heads must divide width' in table
     assert "1.900–2.100" in table
     text = " ".join(footnotes(by_hand()))
     assert "dominated" in text
@@ -361,7 +361,8 @@ def test_a_real_page_holds_every_part_in_its_order(real: tuple[Comparison, bytes
     html = (comparison.folder / "report.html").read_text(encoding="utf-8")
     page = Page(html)
     assert re.findall(r"<h2>(.*?)</h2>", html) == [
-        "Recommendation", "Results", "Proof", "Cost and learning curves", "Surprisal of one passage, by model",
+        "Recommendation", "Results", "Proof", "Cost and learning curves", "Settings",
+            "Surprisal of one passage, by model",
         "Where the models disagree most", "Samples", "Reproduce", "Time",
     ]  # fmt: skip
     for said in (comparison.command, comparison.corpus["valid"]["sha256"], "1.0 GB", "3% of the training"):
