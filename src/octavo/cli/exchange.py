@@ -36,7 +36,7 @@ def export(
         format: arpa: what KenLM, SRILM and others read. hf: a folder for transformers. By default what suits the model.
     """
     loaded = load(run)
-    exported = export_model(loaded, target, format, replace=force)
+    exported = export_model(loaded, target, format, force=force)
     note(*exported.notes)
     return Output(exported.to_json(), f"{size_of_model(loaded)[1]}, written to {exported.path}")
 
