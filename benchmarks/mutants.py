@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -147,7 +148,10 @@ def run_forked(work: Any, log: Path, seconds: float) -> tuple[str, Any]:
     """Run a function in a fork; ('done', its result), ('timeout', None) or ('crash', None)."""
     answer = log.with_suffix(".answer")
     answer.unlink(missing_ok=True)
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # Python warns of threads that a fork does not take along: those of torch and of the queue do not matter here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid == 0:
         code = 1
         try:

@@ -248,7 +248,13 @@ def test_the_page_tells_settings_and_its_command_to_train_longer_works_when_past
     page = html.unescape((comparison.folder / "report.html").read_text(encoding="utf-8"))
     settings = page[page.index(">Settings<") : page.index("To train one of them 10 times as long")]
     rnn = octavo.load(comparison.folder / "rnn")
-    for words in ("2 layers of 256", "byte, 257", f"{rnn.record['train_tokens']:,}, ", "0.004, matrices 0.05 (muon)"):
+    for words in (
+        "2 layers of 256",
+        "byte, 257",
+        "the last 6 tokens",
+        f"{rnn.record['train_tokens']:,}, ",
+        f"matrices {rnn.record['training']['optimizer']['muon_learning_rate']:g} (muon)",
+    ):
         assert words in settings
     (command,) = re.findall(r"^octavo train rnn .*$", page, re.MULTILINE)
     assert main(shlex.split(command)[1:]) == 0

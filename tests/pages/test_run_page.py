@@ -76,7 +76,8 @@ def test_a_transformer_is_called_by_what_it_looks_at(settings: dict[str, Any], t
     facts = details(model, str)
     assert isinstance(facts, Table)
     named = dict(facts.rows)
-    assert named["parameters"] == f"{sum(p.numel() for p in model.parameters()):,}"
+    count = f"{sum(p.numel() for p in model.parameters()):,}"
+    assert stored(model) == f"{count} parameters: {count} numbers"
     assert ("window 32" in named["attention"]) == (settings.get("attention") == "local")
 
 
@@ -124,7 +125,8 @@ def test_every_order_is_drawn_with_its_size(runs: dict[str, Run]) -> None:
     for order, size in enumerate(model.sizes(), 1):
         assert f"{order}-grams" in page
         assert f">{size:,}</text>" in page
-    assert stored(model) == f"{sum(model.sizes()):,} n-grams"
+    count = f"{sum(model.sizes()):,}"
+    assert stored(model) == f"{count} parameters: {count} n-grams"
 
 
 def test_each_byte_carries_what_it_costs(runs: dict[str, Run], corpus: Path) -> None:

@@ -20,6 +20,7 @@ from octavo.cli import main
 from octavo.costs import Shape, cost_of
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, STATE, read_record
+from octavo.models import parameter_count
 from octavo.studio import ModelCache, Studio, make_app
 from octavo.studio.server.request_guard import REPORT_POLICY
 from octavo.studio.server.text_store import TEXTS_FOLDER, TextStore, safe_name
@@ -80,8 +81,8 @@ def test_a_row_has_the_score_of_its_task_and_what_it_cost(runs: Path, asking: Te
         assert rows[name]["score"] == record["result"]["bits_per_byte"]
         assert (rows[name]["unit"], rows[name]["lower_is_better"]) == ("bits per byte", True)
         assert rows[name]["pages"] == ["read", "inspect", "write"]
-        tensors = load(runs / name).model.state_dict().values()
-        assert rows[name]["parameters"] == sum(tensor.numel() for tensor in tensors)
+        assert rows[name]["parameters"] == parameter_count(load(runs / name).model)
+        assert rows[name]["text"].startswith(f"text.txt, {record['result']['bytes']:,} bytes measured (")
         assert rows[name]["bytes"] == (runs / name / "model.safetensors").stat().st_size
         assert rows[name]["seconds"] == record["train_seconds"]
         assert rows[name]["corpus"] == "text.txt"  # no folder of this machine

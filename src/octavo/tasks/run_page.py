@@ -160,7 +160,8 @@ def loss_curve(rows: Rows, record: Mapping[str, Any], caption: str = "The loss o
     references = [("result", float(result))] if in_bits and result is not None else []
     caption += CHUNKS if in_bits else AT_THE_END if validation else ""
     drawn = [curve for curve in curves if curve.points]
-    return lines(drawn, caption, ("step", unit), log_x=len(first) > MIN_LOG_POINTS, references=references)
+    log_x = len(first) > MIN_LOG_POINTS
+    return lines(drawn, caption, ("step", unit), log_x=log_x, references=references, cut_peaks=True)
 
 
 def _measures(rows: Rows) -> Markup:

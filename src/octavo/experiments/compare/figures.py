@@ -14,14 +14,13 @@ from octavo.io.files import whole_folder
 from octavo.io.run_folder import METRICS
 from octavo.pages.figures.charts import Series, draw_lines
 from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
-from octavo.pages.figures.plot import number
+from octavo.pages.figures.plot import Style, family_colour, number
 from octavo.pages.figures.svg import Drawing, figure
 from octavo.pages.markup import NOTHING
 from octavo.pages.sections import paragraph, section, side_by_side, subsection
 from octavo.training.metrics_log import read_rows
 
 FIGURES = "figures"  # the folder inside that of the comparison
-FAMILIES = ("counts", "recurrent", "attention", "mixture", "pretrained")  # in the order of their marks; others follow
 MIN_SECONDS = 1e-3  # what trains faster is drawn here
 EXPLAINED = (
     "Lower is better. The line joins the best that each cost buys; a hollow mark is of a dominated model, a dashed "
@@ -70,7 +69,7 @@ COSTS = (
 def draw_figures(comparison: Comparison, curves: Curves, folder: Path) -> list[Figure]:
     """The three trade-offs and the learning curves, but for those with nothing to draw; in the folder `figures` of a
     comparison's folder, each also as .svg and .csv."""
-    drawn = [*(trade_off(comparison, cost) for cost in COSTS), learning_curves(curves)]
+    drawn = [*(trade_off(comparison, cost) for cost in COSTS), learning_curves(curves, styles_of(comparison))]
     drawn = [one for one in drawn if one.drawing]
     with whole_folder(folder / FIGURES) as work:
         for one in drawn:
@@ -94,9 +93,9 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
     models = [row for row in comparison if row.family != "compressor"]
     drawable = [(row, at) for row in models if (at := _place(row, cost)) is not None]
     best = set(frontier([at for _, at in drawable], cost.more_is_better))
-    families = [*FAMILIES, *sorted({row.family for row in models} - set(FAMILIES))]
+    styles = styles_of(comparison)
     marks = [
-        Mark(row.model, families.index(row.family), x, y, row.low, row.high, row.dominated,
+        Mark(row.model, row.family, styles[row.model], x, y, row.low, row.high, row.dominated,
              f"{row.model}: {y:.4f} bits per byte, {number(x)} {cost.unit}")
         for row, (x, y) in drawable
     ]  # fmt: skip
@@ -106,13 +105,19 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
         if row.family == "compressor" and row.error is None and (bits := row.bits_per_byte or 0.0) > 0
     ]
     caption = f"Bits per byte against {cost.axis}. {cost.why}{_left_out(models, cost)}"
-    drawing = draw_pareto(marks, families, outside, (cost.axis, "bits per byte"), cost.more_is_better)
+    drawing = draw_pareto(marks, outside, (cost.axis, "bits per byte"), cost.more_is_better)
     data: list[tuple[Any, ...]] = [
         (row.model, row.family, x, y, row.low, row.high, row.dominated, (x, y) in best) for row, (x, y) in drawable
     ]
     data += [(model, "compressor", None, bits, None, None, False, False) for model, bits in outside]
     columns = ("model", "family", cost.column, "bits_per_byte", "low", "high", "dominated", "frontier")
     return Figure(cost.name, cost.title, drawing, caption, columns, data)
+
+
+def styles_of(comparison: Comparison) -> dict[str, Style]:
+    """A colour for each family and a mark for each model, the same in every figure."""
+    models = [(family_colour(row.family), row.model) for row in comparison if row.family != "compressor"]
+    return {model: Style(colour, place) for place, (colour, model) in enumerate(sorted(models))}
 
 
 def _place(row: CompareRow, cost: Cost) -> tuple[float, float] | None:
@@ -131,14 +136,14 @@ def _left_out(models: Sequence[CompareRow], cost: Cost) -> str:
     return words + (f" Not drawn, because unknown: {', '.join(unknown)}." if unknown else "")
 
 
-def learning_curves(curves: Curves) -> Figure:
+def learning_curves(curves: Curves, styles: Mapping[str, Style]) -> Figure:
     """Validation bits per byte over the seconds of training, of each neural model."""
-    series = [Series(model, points) for model, points in curves.items() if points]
+    series = [Series(model, points, style=styles.get(model)) for model, points in curves.items() if points]
     caption = (
         "Bits per byte of the validation chunks during training; the table's results are of another text, the held-out "
         "one."
     )
-    drawing = draw_lines(series, ("seconds of training", "bits per byte"), log_x=True)
+    drawing = draw_lines(series, ("seconds of training", "bits per byte"), log_x=True, cut_peaks=True)
     data = [(one.label, x, y) for one in series for x, y in one.points]
     columns = ("model", "seconds", "held_out_bits_per_byte")
     return Figure("learning-curves", "Learning curves", drawing, caption, columns, data)

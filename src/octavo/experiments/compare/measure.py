@@ -120,8 +120,8 @@ def _measure(
         cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, low=low, high=high,
         interval=over, seconds=run.record.get("train_seconds"), parameters=parameter_count(run.model),
         score_rate=score.tokens / max(1e-9, score.seconds), generation_rate=rate, run=cell.key, byte_costs=costs,
-        policy=score.policy, impossible=score.impossible, tokenizer=run.tokenizer.name,
-        variant_of=cell.options.get("variant_of", ""),
+        policy=score.policy, context=run.model.receptive_field, impossible=score.impossible,
+        tokenizer=run.tokenizer.name, variant_of=cell.options.get("variant_of", ""),
     )  # fmt: skip
     return row, score, block_bits(bits_N), sample
 

@@ -137,19 +137,21 @@ def _stages(seconds: Mapping[str, float]) -> Markup:
 def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
     """The table, in a box that scrolls by itself; with `links`, a name leads to the page of its run."""
     files = {row.model: row.run and f"{row.run}/{REPORT}" for row in comparison}
-    rows = [_row(row, quote(str(files[row.model])) if links and comparison.file(files[row.model]) else "")
-            for row in comparison]  # fmt: skip
-    return sections.table(page_columns(CompareRow), rows, kind="comparison", label="Results", row_headers=True)
+    rows = [_row(row, quote(str(files[row.model])) if links and comparison.file(files[row.model]) else "",
+                 comparison.rows) for row in comparison]  # fmt: skip
+    return sections.table(
+        page_columns(CompareRow, comparison.rows), rows, kind="comparison", label="Results", row_headers=True
+    )
 
 
-def _row(row: CompareRow, address: str) -> sections.TableRow:
+def _row(row: CompareRow, address: str, rows: Sequence[CompareRow]) -> sections.TableRow:
     name = sections.link(address, row.model) if address else row.model
     badge = element("span", "best model", class_="badge") if row.best else ""
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
         return sections.TableRow((first, f"failed: {row.error}"), "failed")
     kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == "compressor" else ""
-    return sections.TableRow((first, *cells_of(row)[1:]), kind)
+    return sections.TableRow((first, *cells_of(row, rows)[1:]), kind)
 
 
 def footnotes(comparison: Comparison) -> list[str]:

@@ -63,6 +63,7 @@ class CompareRow:
     byte_costs: str | None = None
     """A .npy file, seen from the folder of the comparison: the cost in bits of each byte of the held-out text."""
     policy: str = ""  # how much context each token was scored with
+    context: int | None = None  # tokens before it that the probability of a token can depend on; None: all of them
     impossible: int = 0  # tokens with probability zero
     tokenizer: Annotated[str, Column("tokens", help="the tokenizer", rank=4, align="left", if_varies=True)] = ""
     variant_of: str = ""  # the row whose model it is with another tokenizer

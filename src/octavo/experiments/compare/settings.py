@@ -51,7 +51,8 @@ def settings_row(row: CompareRow, record: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row.model, detail_of({**record, "training": {}}), "" if row.parameters is None else thousands(row.parameters),
         f"{row.tokenizer}, {thousands(record['vocab'])}" if isinstance(record.get("vocab"), int) else row.tokenizer,
-        row.policy, "" if seen is None else f"{thousands(seen)}{epochs or ''}", learning_rate(record),
+        f"the last {thousands(row.context)} tokens" if row.context else row.policy,
+        "" if seen is None else f"{thousands(seen)}{epochs or ''}", learning_rate(record),
     )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ from octavo.experiments.scale.power_law import CONFIDENCE, MAX_TIMES, MIN_VALUES
 from octavo.experiments.scale.result import EXTRAPOLATED, ScaleCurve, Scaling, Variable, value_of
 from octavo.experiments.table import page_table
 from octavo.io.files import size
+from octavo.models import find_spec
 from octavo.pages.figures.charts import FittedPoints, law_figure
-from octavo.pages.figures.plot import number
+from octavo.pages.figures.plot import Style, family_colour, number
 from octavo.pages.markup import NOTHING
 from octavo.pages.sections import paragraph, paragraphs, render_page, reproduce, section
 
@@ -240,7 +241,7 @@ def _text_figure(scaling: Scaling) -> Markup:
         taken = set(curve.points)
         others = [(value_of(p, "text"), p.bits) for p in scaling.points
                   if p.model == model and p.budget == 1 and p not in taken]  # fmt: skip
-        drawn.append(_fitted(curve, others))
+        drawn.append(_fitted(scaling, curve, others))
     return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), EXTRAPOLATED)
 
 
@@ -248,15 +249,18 @@ def _figure(scaling: Scaling, curve: ScaleCurve) -> Markup:
     other = scaling.text[scaling.against].points if scaling.against is not None else ()
     whole = [p.bits for p in other if p.bytes == scaling.text_bytes and p.bits_per_byte is not None]
     references = [(f"{scaling.against}, the whole text", bits) for bits in whole[:1]]
-    return law_figure([_fitted(curve)], _caption(), (AXES[curve.variable], "bits per byte"), EXTRAPOLATED, references)
+    return law_figure(
+        [_fitted(scaling, curve)], _caption(), (AXES[curve.variable], "bits per byte"), EXTRAPOLATED, references
+    )
 
 
-def _fitted(curve: ScaleCurve, others: Sequence[tuple[float, float]] = ()) -> FittedPoints:
+def _fitted(scaling: Scaling, curve: ScaleCurve, others: Sequence[tuple[float, float]] = ()) -> FittedPoints:
     """What is drawn of a curve."""
     chosen = ", order chosen for each length" if curve.model == "ngram" else ""
     what = {"flops": ", the whole text, more steps", "parameters": ", the whole text, wider", "text": chosen}
     law, band = (curve.fit.law, curve.fit.interval) if curve.fit is not None else (None, None)
-    return FittedPoints(f"{curve.model}{what[curve.variable]}", curve.xy, law, band, others)
+    style = Style(family_colour(find_spec(curve.model).family), list(scaling.text).index(curve.model))
+    return FittedPoints(f"{curve.model}{what[curve.variable]}", curve.xy, law, band, others, style)
 
 
 def _caption(others: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,8 +10,31 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from octavo.pages.figures.plot import Axis, Plot, curve, draw_legend, mark, number, series_colour, series_curve
-from octavo.pages.figures.svg import CHARACTER, SERIES, WIDTH, Drawing, figure, path, rect, shape, shorten, words
+from octavo.pages.figures.plot import (
+    Axis,
+    Plot,
+    Style,
+    curve,
+    draw_legend,
+    mark,
+    number,
+    series_colour,
+    series_curve,
+    style_at,
+)  # fmt: skip
+from octavo.pages.figures.svg import (
+    CHARACTER,
+    SERIES,
+    WIDTH,
+    Drawing,
+    figure,
+    halo_words,
+    path,
+    rect,
+    shape,
+    shorten,
+    words,
+)  # fmt: skip
 from octavo.pages.markup import element
 
 BAR, STEP = 16, 24  # units: the height of a bar, and from one to the next
@@ -102,6 +126,7 @@ MIN_RIGHT = 12  # units at the right of the plot
 MAX_POINTS = 300  # of a series that are drawn; more would not be seen
 MARKS_PER_CURVE = 5
 MAX_LABEL_CHARACTERS = 14  # of a quiet curve's label
+PEAK_QUANTILE, PEAK_ROOM = 0.9, 0.35  # above that quantile, a curve may rise by so much of the range below it
 QUIET_DASHES = ("1 3", "5 4", "8 3 1 3")
 
 Point = tuple[float, float]
@@ -113,47 +138,65 @@ class Series(NamedTuple):
     label: str
     points: Sequence[Point]
     quiet: bool = False
+    style: Style | None = None  # without one, by its place among the curves
 
 
 def lines(
     series: Sequence[Series], caption: str, axes: tuple[str, str], log_y: bool = False, log_x: bool = False,
-    references: Sequence[tuple[str, float]] = (),
+    references: Sequence[tuple[str, float]] = (), cut_peaks: bool = False,
 ) -> Markup:  # fmt: skip
     """The curves as a figure, and labelled horizontal lines; `axes` are the titles of x and y."""
-    return figure(draw_lines(series, axes, log_y, log_x, references), caption)
+    return figure(draw_lines(series, axes, log_y, log_x, references, cut_peaks), caption)
 
 
 def draw_lines(
     series: Sequence[Series], axes: tuple[str, str], log_y: bool = False, log_x: bool = False,
-    references: Sequence[tuple[str, float]] = (),
+    references: Sequence[tuple[str, float]] = (), cut_peaks: bool = False,
 ) -> Drawing | None:  # fmt: skip
     """The curves; None without a point.
 
-    What cannot be drawn, because it is not finite or not positive on a logarithmic axis, leaves a gap.
+    What cannot be drawn, because it is not finite or not positive on a logarithmic axis, leaves a gap. `cut_peaks`: a
+    few very high values, such as the first losses of a training, leave the plot at its top, so that the rest is seen.
     """
     inside = [point for one in series for point in one.points if _is_drawable(point, log_x, log_y)]
     references = [(label, y) for label, y in references if _is_drawable((1, y), False, log_y)]
     if not inside:
         return None
     x_axis = Axis.around([x for x, _ in inside], log_x, tight=True)
-    y_axis = Axis.around([y for _, y in inside] + [y for _, y in references], log_y)
-    legend, top = draw_legend(list(enumerate(one.label for one in series if not one.quiet)))
+    heights = [y for _, y in inside] + [y for _, y in references]
+    y_axis = Axis.around(_without_peaks(heights) if cut_peaks else heights, log_y)
+    series = _with_styles(series)
+    legend, top = draw_legend([(one.style, one.label) for one in series if one.style])
     labels = [shorten(one.label, MAX_LABEL_CHARACTERS) for one in series if one.quiet]
     beside = 8 + CHARACTER * max(map(len, labels), default=0)
     plot = Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - max(MIN_RIGHT, beside), top + 22)
     lines_below, labels_above = plot.draw_references(references)
     shapes = [*legend, *plot.draw_axes(axes), *lines_below, *_curves(series, plot, log_x, log_y), *labels_above]
+    if max(heights) > y_axis.high:
+        note = f"▲ from {number(max(heights))}"
+        shapes.append(halo_words(plot.right - 2, plot.top + 10, note, "end", fill="quiet"))
     return Drawing(plot.bottom + 36, tuple(shapes), "; ".join(map(_in_words, series)))
+
+
+def _with_styles(series: Sequence[Series]) -> list[Series]:
+    """Every curve but the quiet ones with a style."""
+    count = itertools.count()
+    return [one if one.quiet or one.style else one._replace(style=style_at(next(count))) for one in series]
+
+
+def _without_peaks(heights: Sequence[float]) -> list[float]:
+    """The values that the plot shows: those far above nine tenths of them are cut."""
+    most = float(np.quantile(heights, PEAK_QUANTILE))
+    limit = most + PEAK_ROOM * (most - min(heights))
+    return [y for y in heights if y <= limit]
 
 
 def _curves(series: Sequence[Series], plot: Plot, log_x: bool, log_y: bool) -> list[Markup]:
     """The quiet series below the others, and the labels at their ends."""
     shapes, ends = [], []
-    places = {True: 0, False: 0}  # quiet series and others are counted apart
-    for one in sorted(series, key=lambda one: not one.quiet):
+    for place, one in enumerate(sorted(series, key=lambda one: not one.quiet)):
         stretches = _stretches(one.points, plot, log_x, log_y)
-        shapes.append(_curve(one, places[one.quiet], stretches))
-        places[one.quiet] += 1
+        shapes.append(_curve(one, place, stretches))
         if one.quiet and stretches:
             _, height = max(point for stretch in stretches for point in stretch)  # where it is furthest to the right
             ends.append((one.label, height + 4))
@@ -179,19 +222,34 @@ def _stretches(points: Sequence[Point], plot: Plot, log_x: bool, log_y: bool) ->
                 stretches[-1].append(place)
         elif stretches[-1]:
             stretches.append([])
-    return [stretch for stretch in stretches if stretch]
+    return [part for stretch in stretches for part in _below(stretch, plot.top)]
+
+
+def _below(stretch: Sequence[Point], top: float) -> list[list[Point]]:
+    """The parts of a curve that lie in the plot, cut at its top."""
+    parts: list[list[Point]] = [[]]
+    for i, (x, y) in enumerate(stretch):
+        before = stretch[i - 1] if i else (x, y)
+        if (y < top) != (before[1] < top):  # it crosses the top
+            crossing = (before[0] + (x - before[0]) * (top - before[1]) / (y - before[1]), top)
+            parts[-1].append(crossing)
+        if y >= top:
+            parts[-1].append((x, y))
+        elif parts[-1]:
+            parts.append([])
+    return [part for part in parts if part]
 
 
 def _curve(one: Series, place: int, stretches: Sequence[list[Point]]) -> Markup:
     title = element("title", one.label)
     d = "".join(map(path, stretches))
-    if one.quiet:
+    if one.style is None:
         return shape("g", title, curve(d, "quiet", 1.2, QUIET_DASHES[place % len(QUIET_DASHES)]))
     points = [point for stretch in stretches for point in stretch]
     # Each curve begins its marks elsewhere, so that those of curves which run together remain distinct.
     step = max(1, len(points) // MARKS_PER_CURVE)
-    marks = [mark(place, x, y) for x, y in points[place * step // SERIES % step :: step]]
-    return shape("g", title, series_curve(d, place), *marks)
+    marks = [mark(one.style, x, y) for x, y in points[place * step // SERIES % step :: step]]
+    return shape("g", title, series_curve(d, one.style), *marks)
 
 
 def _in_words(one: Series) -> str:
@@ -214,6 +272,7 @@ class FittedPoints(NamedTuple):
     law: Callable[[float], float] | None = None
     band: Callable[[float], tuple[float, float]] | None = None
     others: Sequence[Point] = ()
+    style: Style | None = None  # without one, by its place among the models
 
 
 def law_figure(
@@ -232,10 +291,11 @@ def law_figure(
     bottom, top = min([least, *laws]) / 1.06, max([y for _, y in seen] + laws) * 1.03
     y_axis = Axis(bottom, top, True, Axis.around([bottom, top]).step, even_ticks=True)
     x_axis = Axis.around([low / EDGE, high * further], True, tight=True)
-    legend, legend_height = draw_legend(list(enumerate(one.label for one in drawn)))
+    styles = [one.style or style_at(place) for place, one in enumerate(drawn)]
+    legend, legend_height = draw_legend([(style, one.label) for style, one in zip(styles, drawn, strict=True)])
     plot = Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - MIN_RIGHT, legend_height + 24)
     lines, labels = plot.draw_references(references)
-    laws_drawn = [_law(one, place, plot, x_L, high) for place, one in enumerate(drawn)]
+    laws_drawn = [_law(one, style, plot, x_L, high) for style, one in zip(styles, drawn, strict=True)]
     label = "; ".join(
         f"{one.label}: " + ", ".join(f"{y:.3f} at {number(x)}" for x, y in one.points) for one in drawn
     )  # for those who cannot see it
@@ -243,13 +303,13 @@ def law_figure(
     return figure(Drawing(plot.bottom + 36, tuple(shapes), label), caption)
 
 
-def _law(one: FittedPoints, place: int, plot: Plot, x_L: Sequence[float], high: float) -> Markup:
+def _law(one: FittedPoints, style: Style, plot: Plot, x_L: Sequence[float], high: float) -> Markup:
     """The band, the law (dashed beyond what was measured) and the marks of one model."""
 
     def at(x: float, y: float) -> tuple[float, float]:
         return plot.across(x), plot.up(min(max(y, plot.y.low), plot.y.high))
 
-    parts, colour = [element("title", one.label)], series_colour(place)
+    parts, colour = [element("title", one.label)], series_colour(style.colour)
     if one.law is not None and one.band is not None:
         bands = [(x, *one.band(x)) for x in x_L]
         ends = [at(x, low) for x, low, _ in bands] + [at(x, high) for x, _, high in reversed(bands)]
@@ -257,6 +317,6 @@ def _law(one: FittedPoints, place: int, plot: Plot, x_L: Sequence[float], high: 
         measured, beyond = [x for x in x_L if x < high] + [high], [high] + [x for x in x_L if x > high]
         for dashes, xs in ((None, measured), ("5 4", beyond)):
             parts.append(curve(path([at(x, one.law(x)) for x in xs]), colour, dashes=dashes))
-    others = [mark(place, *at(x, y)) for x, y in one.others if math.isfinite(y)]
+    others = [mark(style, *at(x, y)) for x, y in one.others if math.isfinite(y)]
     parts += [shape("g", *others, opacity=0.35)] if others else []
-    return shape("g", *parts, *(mark(place, *at(x, y)) for x, y in one.points if math.isfinite(y)))
+    return shape("g", *parts, *(mark(style, *at(x, y)) for x, y in one.points if math.isfinite(y)))

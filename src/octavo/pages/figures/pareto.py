@@ -11,18 +11,20 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from octavo.pages.figures.plot import Axis, Plot, curve, draw_legend, mark, series_colour
-from octavo.pages.figures.svg import CHARACTER, WIDTH, Drawing, halo_words, line, shape, words
+from octavo.pages.figures.plot import Axis, Plot, Style, curve, draw_legend, mark, series_colour
+from octavo.pages.figures.svg import WIDTH, Drawing, halo_words, line, shape, shorten, words
 from octavo.pages.markup import element
 
-HEIGHT, RIGHT = 270, 10  # units: of the plot, and at its right
+HEIGHTS, RIGHT = (270, 340, 420, 520), 10  # units: of the plot, the least that has room for all names; at its right
 LABEL_HEIGHT, HALF_MARK = 12, 6  # units
-LABEL_DISTANCES = (8, 14, 22, 32, 44, 58)  # units from its mark at which a label may stand
-DISTANCE_COST = 1.0  # square units that a label may hide to stand a unit nearer
+MAX_NAME = 20  # characters of a name that are written beside its mark
+NAME_CHARACTER = 6.8  # units, in a wide font
+LABEL_DISTANCES = (8, 14, 22, 32, 44, 58, 74, 92, 112)  # units from its mark at which a label may stand
 LEADER_DISTANCE = 20  # units from which on a thin line leads from the label to its mark
 DIRECTIONS = (
     ("start", 1, 0), ("end", -1, 0), ("middle", 0, -1.1), ("middle", 0, 1.2), ("start", 0.75, -0.75),
-    ("start", 0.75, 0.75), ("end", -0.75, -0.75), ("end", -0.75, 0.75),
+    ("start", 0.75, 0.75), ("end", -0.75, -0.75), ("end", -0.75, 0.75), ("start", 0.95, -0.35), ("start", 0.95, 0.35),
+    ("end", -0.95, -0.35), ("end", -0.95, 0.35),
 )  # fmt: skip
 X_MARGIN = 0.06  # of the x axis, at either end
 Y_MARGIN = 1.08  # times the largest y, and below the least
@@ -32,7 +34,8 @@ class Mark(NamedTuple):
     """One model: a hollow mark is of one that another beats in everything."""
 
     name: str
-    kind: int  # the place of its family in the legend
+    family: str
+    style: Style
     x: float
     y: float
     low: float | None
@@ -66,23 +69,27 @@ def frontier(points: Sequence[tuple[float, float]], more_is_better: bool = False
 
 
 def draw_pareto(
-    marks: Sequence[Mark], kinds: Sequence[str], references: Sequence[tuple[str, float]], axes: tuple[str, str],
+    marks: Sequence[Mark], references: Sequence[tuple[str, float]], axes: tuple[str, str],
     more_is_better: bool = False,
 ) -> Drawing | None:  # fmt: skip
-    """The marks, the frontier and horizontal reference lines; `kinds` are the families' names, `axes` the titles.
+    """The marks, the frontier and horizontal reference lines; `axes` are the titles.
 
-    Every x and y is positive and finite; without a mark there is no drawing.
+    Every x and y is positive and finite; without a mark there is no drawing. Names never lie on each other or on a
+    mark: where they have no room the plot grows.
     """
     if not marks:
         return None
-    used = sorted({one.kind for one in marks})
-    legend, top = draw_legend([(kind, kinds[kind]) for kind in used], lambda kind, x, y: mark(kind, x + 6, y), 12)
-    plot = _plot(marks, references, top + 22)
-    lines_below, labels_above = plot.draw_references(references)
+    families = sorted({(Style(one.style.colour, 0), one.family) for one in marks})
+    legend, top = draw_legend(families, lambda style, x, y: mark(style, x + 6, y), 12)
     best = frontier([(one.x, one.y) for one in marks], more_is_better)
     on_line = set(best)
     ranked = sorted(marks, key=lambda one: ((one.x, one.y) not in on_line, one.hollow, one.y))
-    places = _label_places(ranked, references, plot)
+    for height in HEIGHTS:
+        plot = _plot(marks, references, top + 22, height)
+        places, hidden = _label_places(ranked, references, plot)
+        if not hidden:
+            break
+    lines_below, labels_above = plot.draw_references(references)
     shapes = [
         *legend, *plot.draw_axes(axes), line(plot.left, plot.bottom, plot.right, plot.bottom), *lines_below,
         _staircase(best, plot, more_is_better), *labels_above,
@@ -92,7 +99,7 @@ def draw_pareto(
     return Drawing(plot.bottom + 52, tuple(shapes), label, is_interactive=True)
 
 
-def _plot(marks: Sequence[Mark], references: Sequence[tuple[str, float]], top: float) -> Plot:
+def _plot(marks: Sequence[Mark], references: Sequence[tuple[str, float]], top: float, height: float) -> Plot:
     tight = Axis.around([one.x for one in marks], log=True, tight=True)
     margin = max((tight.high / tight.low) ** X_MARGIN, 1.05)
     x_axis = Axis(tight.low / margin, tight.high * margin, True, tight.step)
@@ -100,7 +107,7 @@ def _plot(marks: Sequence[Mark], references: Sequence[tuple[str, float]], top: f
     low, high = min(heights) / Y_MARGIN, max(heights) * Y_MARGIN
     # More numbers than an even axis has: the lower ones stand further apart.
     y_axis = Axis(low, high, True, Axis.around([low, (low + 2 * high) / 3], tight=True).step, even_ticks=True)
-    return Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - RIGHT, top, HEIGHT)
+    return Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - RIGHT, top, height)
 
 
 def _staircase(best: Sequence[tuple[float, float]], plot: Plot, more_is_better: bool) -> Markup:
@@ -116,12 +123,12 @@ def _point(one: Mark, place: tuple[float, float, str], plot: Plot) -> Markup:
     label_x, label_y, side = place
     inside = [element("title", one.description)]
     if one.low is not None and one.high is not None and 0 < one.low <= one.high:
-        inside.append(line(x, plot.up(one.low), x, plot.up(one.high), series_colour(one.kind)))
+        inside.append(line(x, plot.up(one.low), x, plot.up(one.high), series_colour(one.style.colour)))
     if math.hypot(label_x - x, label_y - 4 - y) > LEADER_DISTANCE:
         inside.append(line(x, y, label_x, label_y - 4))
     colour = "quiet" if one.hollow else "ink"
     inside += [
-        mark(one.kind, x, y, one.hollow), halo_words(label_x, label_y, one.name, side, fill=colour),
+        mark(one.style, x, y, one.hollow), halo_words(label_x, label_y, shorten(one.name, MAX_NAME), side, fill=colour),
         words(0, plot.bottom + 47, one.description, class_="tip", display="none"),
     ]  # fmt: skip
     return shape("g", *inside, class_="point", tabindex=0, role="img", aria_label=one.description)
@@ -129,24 +136,27 @@ def _point(one: Mark, place: tuple[float, float, str], plot: Plot) -> Markup:
 
 def _label_places(
     marks: Sequence[Mark], references: Sequence[tuple[str, float]], plot: Plot
-) -> list[tuple[float, float, str]]:
-    """For each mark where its name stands and on which side it begins: where it hides least, close by if it can."""
+) -> tuple[list[tuple[float, float, str]], float]:
+    """For each mark where its name stands and on which side it begins: as near as it hides nothing; and the area that
+    names hide nevertheless.
+    """
     dots = [(plot.across(one.x), plot.up(one.y)) for one in marks]
     taken = [Box(x - HALF_MARK, y - HALF_MARK, x + HALF_MARK, y + HALF_MARK) for x, y in dots]
     labels = plot.spread_labels([(label, plot.up(y) - 4) for label, y in references])
-    taken += [_box(plot.right - 2, y, CHARACTER * len(label), "end") for label, y in labels]
-    places = []
+    taken += [_box(plot.right - 2, y, NAME_CHARACTER * len(label), "end") for label, y in labels]
+    places, hidden = [], 0.0
     for one, (x, y) in zip(marks, dots, strict=True):
-        width = CHARACTER * len(one.name)
+        width = NAME_CHARACTER * len(shorten(one.name, MAX_NAME))
         ways = []
         for distance, (side, dx, dy) in itertools.product(LABEL_DISTANCES, DIRECTIONS):
             place = (x + distance * dx, y + 4 + distance * dy, side)
             box = _box(place[0], place[1], width, side)
-            ways.append((_hidden(box, taken, plot) + distance * DISTANCE_COST, box, place))
-        _, box, place = min(ways, key=lambda way: way[0])  # of equals the first
+            ways.append((_hidden(box, taken, plot), box, place))
+        least, box, place = min(ways, key=lambda way: way[0])  # of equals the first, which is the nearest
         taken.append(box)
         places.append(place)
-    return places
+        hidden += least
+    return places, hidden
 
 
 def _box(x: float, y: float, width: float, side: str) -> Box:
