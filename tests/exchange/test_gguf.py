@@ -17,7 +17,7 @@ from gguf_files import ARRAY, STRING, TOKENIZER, TOKENS, described, gguf, pair, 
 from octavo.datasets import sources
 from octavo.datasets.catalogue import MODEL_SOURCES, SOURCES, File, Source
 from octavo.errors import UserError
-from octavo.exchange.gguf import special_ids, tokenizer_parts
+from octavo.exchange.gguf_tokenizer import special_ids, tokenizer_parts
 from octavo.io.gguf import Gguf, read_gguf
 from octavo.io.gguf.dequantize import KINDS, LAYOUTS, dequantise
 from octavo.text import Bpe
@@ -374,11 +374,10 @@ def test_every_model_that_has_a_name_is_a_source_of_one_file() -> None:
 
 @pytest.fixture(scope="module")
 def smollm2() -> Gguf:
-    if sources.where("smollm2") is None:
-        pytest.skip("needs data: smollm2 is not on this machine; octavo data get smollm2 fetches it")
     return read_gguf(sources.fetch_model("smollm2"))
 
 
+@pytest.mark.data("smollm2")
 def test_smollm2_has_the_tensors_of_its_shape(smollm2: Gguf) -> None:
     layers = smollm2.get("llama.block_count", int)
     width, hidden = smollm2.get("llama.embedding_length", int), smollm2.get("llama.feed_forward_length", int)
@@ -389,6 +388,7 @@ def test_smollm2_has_the_tensors_of_its_shape(smollm2: Gguf) -> None:
     assert {kind: kinds.count(kind) for kind in kinds} == {"Q8_0": 1, "F32": 61, "Q4_1": 210}
 
 
+@pytest.mark.data("smollm2")
 def test_smollm2s_weights_are_the_gguf_packages_to_the_last_bit(smollm2: Gguf) -> None:
     package = pytest.importorskip("gguf", reason="needs the gguf package to compare with: pip install gguf")
     theirs = {tensor.name: tensor for tensor in package.GGUFReader(smollm2.path).tensors}
@@ -398,6 +398,7 @@ def test_smollm2s_weights_are_the_gguf_packages_to_the_last_bit(smollm2: Gguf) -
         assert np.array_equal(smollm2.tensor(name), expected)
 
 
+@pytest.mark.data("smollm2")
 def test_smollm2s_tokenizer_is_lossless_and_the_librarys(smollm2: Gguf) -> None:
     parts = tokenizer_parts(smollm2)
     bpe = Bpe(parts, begin=0, size=smollm2.get("llama.vocab_size", int))

@@ -174,17 +174,15 @@ def test_a_known_name_is_fetched(small: Path, tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture(scope="module")
 def smollm() -> Run:
-    path = sources.where("smollm2")
-    if path is None:
-        pytest.skip("needs SmolLM2: get it with octavo data get smollm2")
-    return octavo.load(path)
+    return octavo.load(sources.fetch_model("smollm2"))
 
 
+@pytest.mark.data("smollm2")
 def test_smollm_knows_the_capital_of_france(smollm: Run) -> None:
     assert octavo.generate(smollm, "The capital of France is", 2, "greedy") == " Paris."
 
 
-@pytest.mark.data("shakespeare")
+@pytest.mark.data("shakespeare", "smollm2")
 def test_smollm_reads_shakespeare_better_than_a_5_gram(smollm: Run, data_root: Path, tmp_path: Path) -> None:
     text = (data_root / "shakespeare" / "input.txt").read_bytes()
     (tmp_path / "known.txt").write_bytes(text[:-1000])

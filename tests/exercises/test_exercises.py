@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conftest import why_no_dataset
 from octavo.exercises import Choice, Exercise, Formula, Function, Number, Part, Truth
 from octavo.exercises.framework.answers import Answer, read_number
 from octavo.exercises.framework.exercise import MissingDataError
@@ -47,6 +48,12 @@ def changed_values(answer: Choice | Number | Formula) -> Iterator[Choice | Numbe
         for number in re.finditer(r"(?<![\w.])\d+(?![\w.])", answer.right):
             changed = answer.right[: number.start()] + str(int(number[0]) + 1) + answer.right[number.end() :]
             yield replace(answer, right=changed)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plays() -> None:
+    """Tiny Shakespeare, which the evidence of some exercises counts, fetched where it can be."""
+    why_no_dataset("shakespeare")
 
 
 @pytest.mark.parametrize(("exercise", "part"), PARTS)

@@ -130,6 +130,13 @@ def inspect(folder: Path) -> None:
     assert run("doctor", str(folder / "run"), "--quick")
 
 
+def export(folder: Path) -> None:
+    """To ONNX, which octavo itself compares with the model in onnxruntime before it writes the file."""
+    assert "written to" in run("export", str(folder / "run"))
+    assert (folder / "run.onnx").stat().st_size > 1000
+    assert "cannot be written as a GGUF file" in run("export", str(folder / "run"), "run.gguf", code=2)
+
+
 def studio(folder: Path) -> None:
     app = make_app(Studio(ModelCache(folder)))
     with TestClient(app, base_url="http://127.0.0.1", headers={"X-Octavo": "1"}) as client:
@@ -152,7 +159,7 @@ def studio(folder: Path) -> None:
         assert [detail["rows"][0][1] for detail in table["details"][:6]] == ["1", "2", "3", "4", "5", "5"]
 
 
-PARTS = (laws, train, resume, evaluate, compress_and_restore, generate, compare, cost, inspect, studio)
+PARTS = (laws, train, resume, evaluate, compress_and_restore, generate, compare, cost, inspect, export, studio)
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])

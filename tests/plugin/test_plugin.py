@@ -18,7 +18,8 @@ import pytest
 HERE = Path(__file__).parent
 SOURCE, TESTS = HERE.parents[1] / "src", HERE.parent
 PARTS = (
-    "laws", "train", "resume", "evaluate", "compress_and_restore", "generate", "compare", "cost", "inspect", "studio",
+    "laws", "train", "resume", "evaluate", "compress_and_restore", "generate", "compare", "cost", "inspect",
+    "export", "studio",
 )  # fmt: skip
 
 

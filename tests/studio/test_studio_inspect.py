@@ -18,7 +18,6 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from octavo.cli import main
-from octavo.datasets import sources
 from octavo.datasets.images import open_images
 from octavo.inspection.gradient_flow import gradient_flow, relative
 from octavo.inspection.inspection import attention_bytes, tokens_of
@@ -253,9 +252,8 @@ def test_a_look_is_worked_out_once_and_let_go_of_with_its_model() -> None:
     assert made == [1, 2, 3, 1, 5, 6]  # the freed model's result was removed instead of the first
 
 
+@pytest.mark.data("digits")
 def test_held_out_images_of_a_named_source_are_seen_by_number(tmp_path: Path) -> None:
-    if sources.where("digits") is None:
-        pytest.skip("needs data: digits is not here; fetch it with: octavo data get digits")
     words = "train vit digits --width 16 --layers 1 --heads 2 --budget 2steps --checks 1 --device cpu --out"
     assert main([*words.split(), str(tmp_path / "digits")]) == 0
     with client(tmp_path) as asking:

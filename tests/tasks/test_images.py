@@ -21,7 +21,6 @@ from flop_counter import flop_counter
 from image_files import idx_folder, stripes, write_idx
 from octavo.core import seeded_generator
 from octavo.costs import Shape, cost_of_config
-from octavo.datasets import images as data
 from octavo.datasets.images import Images, held_out, open_images, shifted
 from octavo.errors import Stopped, UserError
 from octavo.models.vit import Channels, DaVit, DaVitConfig, Vit, VitConfig, side_of_patch
@@ -580,10 +579,9 @@ def test_the_command_line_trains_measures_and_looks(
     assert "lying" in capsys.readouterr().out
 
 
+@pytest.mark.data("digits", "mnist5k")
 @pytest.mark.parametrize(("name", "train", "test"), [("digits", 1442, 355), ("mnist5k", 4000, 1000)])
 def test_the_named_images_are_what_they_say(name: str, train: int, test: int) -> None:
-    if data.sources.where(name) is None:
-        pytest.skip(f"needs data: {name} is not here; fetch it with: octavo data get {name}")
     images: Images = open_images(name)
     assert (len(images.train_N), len(images.test_N)) == (train, test)
     assert int(images.train_NCHW.max()) == 255

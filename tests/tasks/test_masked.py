@@ -23,7 +23,6 @@ import transformers
 import octavo
 from octavo.cli import main
 from octavo.core import seeded_generator
-from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
 from octavo.exchange.bert import read_bert, write_bert
 from octavo.models.bert import Bert, BertConfig, bert_cost
@@ -151,9 +150,8 @@ def test_gradients_are_those_of_transformers(tokenizer: WordPiece, tmp_path: Pat
         torch.testing.assert_close(ours[name].grad, other.grad, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.data("minilm")
 def test_minilm_gives_the_hidden_states_and_sentence_vectors_of_transformers() -> None:
-    if sources.where("minilm") is None:
-        pytest.skip("needs MiniLM: get it with octavo data get minilm")
     ours = load_encoder("minilm")
     theirs: Any = transformers.BertModel.from_pretrained(str(ours.path)).eval()
     texts = ["The cat sat on the mat.", "A feline was resting on a rug, quite happily and for a long while.", "Rain!"]

@@ -184,10 +184,8 @@ def test_a_foreign_or_damaged_folder_is_refused(
         octavo.load(run)
 
 
-@pytest.mark.parametrize("task", SETTINGS)
+@pytest.mark.parametrize("task", sorted(SETTINGS.keys() - {"facts"}))  # whose people are made up: nothing can change
 def test_data_that_have_changed_are_refused(task: str, data: Path, tmp_path: Path) -> None:
-    if task == "facts":
-        pytest.skip("made-up people do not change")
     other = Path(shutil.copytree(data, tmp_path / "data"))
     train(task, other, tmp_path / "run")
     for file in (other / "text.txt", other / "pairs.tsv", other / "moods.tsv"):

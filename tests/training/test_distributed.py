@@ -176,6 +176,14 @@ def test_a_batch_that_the_processes_do_not_divide_is_refused_by_all_of_them(text
     assert not (tmp_path / "run").exists()
 
 
+def test_dropout_draws_other_numbers_in_every_step_and_process() -> None:
+    teams = [Team(rank, 4, torch.device("cpu")) for rank in range(4)]
+    seeds = {(seed, step, team.rank): team.step_seed(seed, step) for team in teams for seed in (0, 1, 7)
+             for step in range(300)}  # fmt: skip
+    assert len(set(seeds.values())) == len(seeds)
+    assert all(0 <= value < 1 << 63 for value in (*seeds.values(), teams[3].step_seed(1 << 62, 5)))
+
+
 def test_rows_are_shared_out_in_order_and_each_once() -> None:
     for size in (1, 2, 3, 6):
         teams = [Team(rank, size, torch.device("cpu")) for rank in range(size)]

@@ -18,25 +18,30 @@ from octavo.tasks.run_exchange import export as export_model
 from octavo.tasks.run_place import numbered
 
 Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
-ExportedRun = Annotated[Positional[str], arg(metavar="RUN", help="The folder of an n-gram, of a gpt or of a bert run.")]
+ExportedRun = Annotated[Positional[str], arg(metavar="RUN", help="A run of an n-gram, a bert or a neural network.")]
+ExportFormat = Literal["hf", "gguf", "onnx", "arpa"]
+StoredPrecision = Literal["float16", "q8_0", "float32"]
 LOSSY = "\nits tokenizer loses part of the text, so its bits per byte are not comparable with other models'"
 
 
 def export(
-    run: ExportedRun, target: Target = None, format: Literal["hf", "arpa"] | None = None, force: Force = False
-) -> Output:
+    run: ExportedRun, target: Target = None, format: ExportFormat | None = None,
+    precision: StoredPrecision | None = None, force: Force = False,
+) -> Output:  # fmt: skip
     """Write a model in a format that others read.
 
     A gpt run goes to Hugging Face as the decoder that it is: Qwen3, Mistral, Llama or GPT-2 (docs/exchange.md).
 
-    Example: octavo export runs/kn3 kn3.arpa
+    Example: octavo export runs/gpt gpt.gguf
 
     Args:
-        target: The file or folder to write, by default beside the run; a file's .gz compresses it.
-        format: arpa: what KenLM, SRILM and others read. hf: a folder for transformers. By default what suits the model.
+        target: The file or folder to write, by default beside the run; an ARPA file's .gz compresses it.
+        format: hf: a folder for transformers. gguf: for llama.cpp. onnx: for onnxruntime. arpa: for KenLM and SRILM.
+            By default what the target's name says (.gguf, .onnx, .arpa), or else what suits the model.
+        precision: gguf: how weights are stored, float16 unless you say otherwise; q8_0 takes 8 bits.
     """
     loaded = load(run)
-    exported = export_model(loaded, target, format, replace=force)
+    exported = export_model(loaded, target, format, precision, replace=force)
     note(*exported.notes)
     return Output(exported.to_json(), f"{size_of_model(loaded)[1]}, written to {exported.path}")
 

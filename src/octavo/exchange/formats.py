@@ -19,6 +19,7 @@ from octavo.io.run_folder import is_others_config
 if TYPE_CHECKING:
     from octavo.core import LanguageModel
     from octavo.exchange.imported import ImportedModel
+    from octavo.models.spec import ModelSpec
     from octavo.text.tokenizers.base import Tokenizer
 
 CONFIG = "config.json"
@@ -42,6 +43,8 @@ class Format:
     """write(model, tokenizer, target): writes the model and returns notes for the user."""
     suffix: str = ""
     """What the name of a target ends in."""
+    precisions: tuple[str, ...] = ()
+    """What its weights can be stored in, the usual one first; none: as the model has them."""
     loads_directly: bool = True
     """Whether such a file or folder can be used in the place of a run, without importing it first."""
 
@@ -49,8 +52,16 @@ class Format:
         imported: ImportedModel = _function(self.reader)(path, tokenizer)
         return imported
 
-    def write(self, model: LanguageModel[Any], tokenizer: Tokenizer, target: str | Path) -> list[str]:
-        notes: list[str] = _function(self.writer)(model, tokenizer, target)
+    def write(
+        self, model: LanguageModel[Any], tokenizer: Tokenizer, target: str | Path, precision: str | None = None
+    ) -> list[str]:
+        """Write the model; returns notes for the user."""
+        if precision is not None and precision not in self.precisions:
+            kinds = ", ".join(self.precisions)
+            remedy = f"choose one of {kinds}" if kinds else "leave --precision out"
+            raise UserError(f"{self.title} cannot be written with precision {precision}; {remedy}")
+        options = {} if precision is None else {"precision": precision}
+        notes: list[str] = _function(self.writer)(model, tokenizer, target, **options)
         return notes
 
 
@@ -81,12 +92,31 @@ FORMATS: dict[str, Format] = {
         "a Hugging Face folder of a GPT-2, Llama, Mistral, Qwen3 or BERT", is_huggingface,
         reader="huggingface_import.read_huggingface", writer="huggingface_export.write_huggingface", suffix="-hf",
     ),
-    "gguf": Format("a GGUF file of a Llama", is_gguf, reader="gguf.read_llamacpp", suffix=GGUF_SUFFIX),
+    "gguf": Format(
+        "a GGUF file of a Llama, Qwen3 or GPT-2", is_gguf, reader="gguf.read_llamacpp", writer="gguf.write_llamacpp",
+        suffix=GGUF_SUFFIX, precisions=("float16", "q8_0", "float32"),
+    ),
+    "onnx": Format("an ONNX file", lambda path: False, writer="onnx_export.write_onnx", suffix=".onnx"),
     "arpa": Format(
         "an ARPA file of n-grams", is_arpa, reader="arpa.read_model", writer="arpa.write_model", suffix=ARPA_SUFFIX,
         loads_directly=False,
     ),
 }  # fmt: skip
+
+
+READABLE = ", ".join(format.title for format in FORMATS.values() if format.reader)
+
+
+def formats_for(spec: ModelSpec) -> tuple[str, ...]:
+    """The formats that a model can be written in, the usual one first: its own, and ONNX, which takes every network."""
+    network = spec.task == "language" and spec.trained_by_gradient
+    return (*spec.exports, *(["onnx"] if network else []))
+
+
+def format_by_name(target: str | Path) -> str | None:
+    """The format whose files are named like the target; None: it is a folder's name, or says nothing."""
+    suffixes = Path(target).suffixes
+    return next((name for name, format in FORMATS.items() if format.suffix in suffixes), None)
 
 
 def find_format(path: str | Path) -> Format | None:
@@ -103,8 +133,7 @@ def read_foreign(path: str | Path, tokenizer: Tokenizer | None = None) -> Import
     """The model of a file or folder of another format, with its own tokenizer or with one that has the same ids."""
     format = find_format(path)
     if format is None:
-        titles = ", ".join(format.title for format in FORMATS.values())
-        raise UserError(f"{path} is not a model that can be read; give {titles}")
+        raise UserError(f"{path} is not a model that can be read; give {READABLE}")
     return format.read(path, tokenizer)
 
 

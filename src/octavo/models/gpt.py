@@ -99,7 +99,7 @@ class GPT(LanguageModel[State]):
     def _move(self, state: State) -> State:
         """The state of a new context that begins with the last tokens of the full one."""
         kept_BS = state[1][:, self.config.moves :]
-        return self._read(self.start(len(kept_BS)), kept_BS)[1]
+        return self._read(self.start(kept_BS.shape[0]), kept_BS)[1]
 
     def _read(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         """Absorb tokens for which there is room."""
@@ -214,7 +214,7 @@ SPEC = ModelSpec(
     views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW),
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
-    details=_details, exports=("hf",),
+    details=_details, exports=("hf", "gguf"),
     equation="""x_t = E[token_t]
 x_t ← x_t + O attention(norm(x_t)); y_t = Σ_s a_{ts} v_s with a_{ts} = softmax_s(q_t · k_s / √K), over s ≤ t
 x_t ← x_t + MLP(norm(x_t))

@@ -120,7 +120,7 @@ class ModelSpec:
     unused_settings: Callable[[Any], Sequence[str]] = lambda config: ()
     """Settings that a config has and does not use: advice leaves them out."""
     exports: tuple[str, ...] = ()
-    """Formats that `octavo export` can write it in: arpa, hf."""
+    """Formats that `octavo export` can write it in, besides ONNX, which takes every network: arpa, hf, gguf."""
     equation: str = ""
     """What it computes, an equation a line in the letters of the code: h_t = tanh(W x_t + U h_{t-1} + b)."""
 

@@ -11,7 +11,7 @@ import torch
 
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
-from octavo.exchange import FORMATS, find_format, read_foreign
+from octavo.exchange import FORMATS, find_format, format_by_name, formats, formats_for, read_foreign
 from octavo.exchange.bert import is_bert, write_bert
 from octavo.exchange.imported import TokenIds
 from octavo.io.files import check_new
@@ -22,7 +22,7 @@ from octavo.tasks.encoder import NAMED, Encoder, load_encoder
 from octavo.tasks.run import Run, load
 
 Precision = Literal["float32", "float16"]
-READABLE = f"{', '.join(f.title for f in FORMATS.values())}, or one of the names {', '.join((*MODEL_SOURCES, *NAMED))}"
+READABLE = f"{formats.READABLE}, or one of the names {', '.join((*MODEL_SOURCES, *NAMED))}"
 _PICKLE = "a pickle can run any code, so convert it to safetensors with the program that made it, or "
 HINTS = {
     ".safetensors": "weights alone do not say what model they are of, so give their folder, or ",
@@ -52,15 +52,18 @@ class Exported:
 
 
 def export(
-    run: Run | Encoder | str | Path, target: str | Path | None = None, format: str | None = None, *,
-    replace: bool = True,
+    run: Run | Encoder | str | Path, target: str | Path | None = None, format: str | None = None,
+    precision: str | None = None, *, replace: bool = True,
 ) -> Exported:  # fmt: skip
     """Write a run's model in a format that other programs read.
 
     Args:
-        run: A run, or the path of its folder: of an n-gram, a gpt or a bert.
-        target: The file or folder to write, by default beside the run; a file's .gz compresses it.
-        format: "arpa" is what KenLM and SRILM read, "hf" a folder for transformers; by default what suits the model.
+        run: A run, or the path of its folder: of an n-gram, a bert, or any network that predicts the next token.
+        target: The file or folder to write, by default beside the run.
+        format: "hf" is a folder for transformers, "gguf" a file for llama.cpp, "onnx" a file for onnxruntime, "arpa"
+            what KenLM and SRILM read (a name's .gz compresses it); by default what the target's name says (.gguf,
+            .onnx, .arpa), or else what suits the model.
+        precision: gguf: how weights are stored, float16 (the default), q8_0 (8 bits) or float32.
         replace: Whether to replace what stands at the target.
 
     Returns:
@@ -74,14 +77,15 @@ def export(
         <octavo export 'kn3.arpa': an ARPA file of n-grams, ... bytes>
     """
     loaded = open_run(run)
-    chosen = format or (*spec_of(loaded.model).exports, "hf")[0]
+    guessed = None if target is None else format_by_name(target)
+    chosen = format or guessed or (*formats_for(spec_of(loaded.model)), "hf")[0]
     if chosen not in FORMATS:
         raise UserError(f"there is no format {chosen!r}; formats are {', '.join(FORMATS)}")
     if target is None and loaded.path is None:
         raise UserError("a run that has no folder needs a target: octavo.export(run, PATH)")
     path = Path(target or loaded.path.parent / f"{loaded.name}{FORMATS[chosen].suffix}")
     check_new(path, force=replace)
-    notes = export_run(loaded, path, chosen)
+    notes = export_run(loaded, path, chosen, precision)
     written = path / TENSORS if path.is_dir() else path
     return Exported(path, chosen, written.stat().st_size, size_of_model(loaded)[0], notes)
 
@@ -121,16 +125,18 @@ def import_model(
     return import_run(source, out, like, precision)
 
 
-def export_run(run: Run | Encoder, target: str | Path, format: str = "arpa") -> list[str]:
+def export_run(
+    run: Run | Encoder, target: str | Path, format: str = "arpa", precision: str | None = None
+) -> list[str]:  # fmt: skip
     """Write the run's model in a format; returns notes for the user."""
     spec = spec_of(run.model)
-    if format not in spec.exports:
-        others = " or ".join(f"--format {name}" for name in spec.exports)
-        remedy = f"use {others}" if others else "export an ngram, a gpt or a bert run, such as a part of a mixture"
+    if format not in (able := formats_for(spec)):
+        others = " or ".join(f"--format {name}" for name in able)
+        remedy = f"use {others}" if others else "export an ngram, a bert or a network, such as a part of a mixture"
         raise UserError(f"a model of kind {spec.name} cannot be written as {FORMATS[format].title}; {remedy}")
     if isinstance(run, Encoder):
         return write_bert(run.model, run.tokenizer, target)
-    notes = FORMATS[format].write(run.model, run.tokenizer, target)
+    notes = FORMATS[format].write(run.model, run.tokenizer, target, precision)
     if steps := run.record.get("preprocess"):
         notes.append(f"the model knows text only as --preprocess {' '.join(steps)} leaves it: do that first")
     return notes
@@ -191,4 +197,5 @@ def size_of_model(run: Run | Encoder) -> tuple[dict[str, Any], str]:
         sizes: list[int] = model.sizes()
         words = f"{sum(sizes):,} n-grams ({', '.join(f'{size:,}' for size in sizes)} of each order)"
         return {"ngrams": sizes}, words
-    return {"parameters": parameters}, f"a transformer of {parameters:,} parameters"
+    what = "a transformer" if spec_of(model).family == "attention" else spec_of(model).description
+    return {"parameters": parameters}, f"{what}, {parameters:,} parameters"

@@ -19,7 +19,7 @@ from octavo.tasks.classifier import Classifier
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_random_state
+    from sklearn.utils import check_random_state, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
@@ -51,9 +51,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         texts = texts_of(X)
         if y is None:
             raise ValueError("TextClassifier requires y to be passed, but the target y is None")
-        labels = np.asarray(y)
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = labels.ravel()
+        labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
         if len(labels) != len(texts):
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {len(texts)}, {len(labels)}")

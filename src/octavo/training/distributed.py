@@ -51,6 +51,10 @@ class Team:
         """The first and the last row, exclusive, that are this process's; shares may differ by one row."""
         return self.rank * rows // self.size, (self.rank + 1) * rows // self.size
 
+    def step_seed(self, seed: int, step: int) -> int:
+        """What this process's dropout draws from in a step: other numbers in every step and in every process."""
+        return ((seed * 1_000_003 + step) * 1009 + self.rank) % (1 << 63)
+
     def agree(self, *values: float) -> list[float]:
         """The leader's values, for all."""
         if self.size == 1 or not values:

@@ -109,7 +109,7 @@ class Loop:
 
     def step(self, spent: float) -> None:
         """One batch: learn from it, unless the step is bad."""
-        torch.manual_seed(((self.seed * 1_000_003 + self.position.step) * 1009 + self.team.rank) % (1 << 63))
+        torch.manual_seed(self.team.step_seed(self.seed, self.position.step))
         batch = self.stage.batch(self.position.step)
         self.optimizers.zero()
         loss, norm = self.learn(batch)
