@@ -47,7 +47,7 @@ def asked(*words: str) -> Command:
 def _verb_page(verb: str, about: str) -> str:
     lines = [f"# octavo {verb}"]
     found = list(commands(verb))
-    if found[0].parser is None:  # otherwise its help says it
+    if "about" not in found[0].described:  # otherwise its help says it
         lines += ["", about[0].upper() + about[1:] + "."]
     for command in found:
         if len(command.words) > 1:
