@@ -41,7 +41,8 @@ from mutation_operators import Mutant, find_mutants
 
 PACKAGES = [f"src/octavo/{package}" for package in ("ops", "models", "scoring", "decode", "training")]
 TESTS = [
-    f"tests/{folder}" for folder in ("ops", "models", "scoring", "decode", "training", "tasks", "exchange", "cost")
+    f"tests/{folder}"
+    for folder in ("ops", "models", "scoring", "decode", "training", "tasks", "exchange", "costs", "text", "inspection")
 ]
 GPU_ONLY = ("kernel", "triton", "cuda")  # files with these words hold what no test runs without a GPU
 TREE = (
@@ -190,6 +191,8 @@ class Collected:
 
 
 def collect_tests(tests: list[str]) -> list[str]:
+    if missing := [name for name in tests if not Path(name.split("::")[0]).exists()]:
+        sys.exit(f"no such tests: {', '.join(missing)}")
     plugin = Collected()
     pytest.main([*QUIET, "--collect-only", "-qq", "--continue-on-collection-errors", *tests], plugins=[plugin])
     return plugin.ids

@@ -118,6 +118,9 @@ def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
     assert found.p_K.tolist() == pytest.approx(own_V[found.token_K].tolist())
     assert float(found.p_K.sum()) + found.rest[0] == pytest.approx(1 - float(own_V[model.begin]))
     assert model.begin not in found.token_K.tolist()
+    own_V[model.begin] = 0
+    bits = [-float((p[p > 0] * p[p > 0].log2()).sum()) for p in (own_V / own_V.sum(), drawn_V)]
+    assert found.entropy == pytest.approx(bits)
 
 
 # --- top attention

@@ -167,6 +167,9 @@ def test_chances_sum_to_the_batch_and_never_pass_one() -> None:
     assert bool(((q_V > 0) == (n_V > 0)).all())
     assert float(q_V.max()) <= 1
     assert chances(n_V, 100)[n_V > 0].tolist() == [1.0] * 7
+    # To the power 3/4: 27, 8 and five ones, 40 in all. Of a batch of 5, the second has a chance of exactly 1.
+    tied_V = chances(torch.tensor([81.0, 16, 1, 1, 1, 1, 1], dtype=torch.float64), 5)
+    assert tied_V.tolist() == pytest.approx([1, 1, *[0.6] * 5])
 
 
 def test_a_step_over_some_contexts_has_on_average_the_whole_tables_gradient() -> None:
@@ -232,6 +235,12 @@ def test_known_vectors_are_kept_and_the_others_drawn_like_them() -> None:
     drawn_VD, known_VD = model.x_VD[250:].detach(), vectors_VD[:250]
     assert ((drawn_VD.mean(0) - known_VD.mean(0)).abs() < 0.3 * known_VD.std(0)).all()
     torch.testing.assert_close(drawn_VD.std(0), known_VD.std(0), rtol=0.2, atol=0)
+
+
+def test_vectors_of_every_token_are_all_kept() -> None:
+    vectors_VD = torch.randn(VOCAB, 6, generator=seeded_generator(1))
+    model = fit_bigram(text(), BigramConfig(dim=6, steps=0), VOCAB, seeded_generator(0), vectors_VD)
+    torch.testing.assert_close(model.x_VD.detach(), vectors_VD, rtol=1e-5, atol=1e-5)
 
 
 def test_measuring_the_vectors_otherwise_changes_no_answer() -> None:

@@ -236,3 +236,11 @@ def test_huge_vocabularies_are_found_too(vocab: int) -> None:
     found = model.index.child(context, word)
     assert (found != model.none).tolist() == [True, False, True]
     assert model.word_M[found[0]] == vocab - 7
+
+
+def test_one_token_alone_has_no_log_probabilities_of_the_models_precision() -> None:
+    model = NGram.fit(torch.tensor([4, 0, 1, 2, 0, 1, 3]).int(), NGramConfig(order=2), 5)
+    for precision in (torch.float32, torch.float64):
+        logp_BT, _ = model.to(precision).token_log_probs(model.start(2), torch.tensor([[4], [4]]))
+        assert (logp_BT.shape, logp_BT.dtype) == ((2, 0), model.gamma_C.dtype)
+    assert model.gamma_C.dtype == torch.float64

@@ -124,7 +124,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
 def find_run(path: str | Path) -> Path:
     """The folder of a run: as it is named, or, in a comparison's folder, by the name or the title of its row."""
     path = Path(path)
-    if path.exists() or not (path.parent / COMPARISON).is_file():
+    if os.path.exists(path) or not os.path.isfile(path.parent / COMPARISON):  # which take any text, a prompt, say
         return path
     try:
         rows = read_json(path.parent / COMPARISON)["rows"]

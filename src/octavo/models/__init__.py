@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from octavo.config import from_json
@@ -183,7 +184,12 @@ def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) ->
         if key in tensors and own[key].shape != tensors[key].shape:
             shapes = f"{tuple(own[key].shape)}, the file has {tuple(tensors[key].shape)}"
             raise UserError(f"tensor {key} must have the shape {shapes}; it is of another model")
-    return model.to_empty(device="cpu") if own.keys() == tensors.keys() else model  # which load_tensors refuses
+    if own.keys() != tensors.keys():
+        return model  # which load_tensors refuses
+    # torch's to_empty does the same, but takes a second to import what it knows of symbolic shapes.
+    apply: Any = model._apply
+    apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+    return model
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

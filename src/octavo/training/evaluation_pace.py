@@ -19,6 +19,7 @@ from octavo.training.stage import Stage
 
 MAX_EVALUATION_SHARE = 0.1  # of a budget that is a time
 SAMPLE_SHARE = 0.25  # of the time of an evaluation that its sample may take
+LEAST_SAMPLE_SECONDS = 0.05  # that a sample is expected to take before one was written
 SMALLEST_PART = 1 / 32  # of the validation data
 
 
@@ -36,9 +37,9 @@ class EvaluationPace:
         return affordable and int(spent * self.evaluations) > at.evaluations
 
     def is_sampled(self, at: Position) -> bool:
-        """Whether there is time for a sample; the first one, and one after the budget is spent, are always written."""
-        is_after = MAX_EVALUATION_SHARE * at.seconds >= self.allowed
-        return is_after or self.sample_seconds <= SAMPLE_SHARE * self.allowed / self.evaluations
+        """Whether there is time for a sample; after the budget is spent, there always is."""
+        is_after, each = MAX_EVALUATION_SHARE * at.seconds >= self.allowed, self.allowed / self.evaluations
+        return is_after or max(self.sample_seconds, LEAST_SAMPLE_SECONDS) <= SAMPLE_SHARE * each
 
     def add(self, at: Position, team: Team, began: float, validated: float, is_sampled: bool) -> None:
         """Count an evaluation that began, and ended its validation, at these times; by the leader's clock."""
