@@ -9,6 +9,7 @@ runs no code that is in it, and every value is checked before it is used. `run` 
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
@@ -174,8 +175,9 @@ def find_runs(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         return []
-    return sorted(found.parent for pattern in (f"*/{CONFIG}", f"*/*/{CONFIG}") for found in folder.glob(pattern)
-                  if not any(part.startswith(".") for part in found.relative_to(folder).parts))  # fmt: skip
+    # glob.glob leaves out what is hidden, and what vanishes while it looks.
+    found = [one for pattern in (f"*/{CONFIG}", f"*/*/{CONFIG}") for one in glob.glob(pattern, root_dir=folder)]
+    return sorted((folder / one).parent for one in found)
 
 
 def read_json(path: Path, most: int = LARGEST_JSON) -> Any:

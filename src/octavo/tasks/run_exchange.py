@@ -43,8 +43,7 @@ class Exported:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        place = {"folder": str(self.path), "bytes": self.bytes, "notes": self.notes} if self.path.is_dir() else {
-            "file": str(self.path), "bytes": self.bytes}  # fmt: skip
+        place = {"folder" if self.path.is_dir() else "file": str(self.path), "bytes": self.bytes, "notes": self.notes}
         return {**place, **self.size, "format": self.format}
 
     def __repr__(self) -> str:
