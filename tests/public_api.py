@@ -38,3 +38,4 @@ def write_folder(folder: Path) -> None:
     write_texts(folder / "texts")
     for name, (model, corpus, settings) in RUNS.items():
         octavo.train(model, corpus, out=f"runs/{name}", **settings)
+    octavo.export("runs/kn3", "kn3.arpa")

@@ -129,6 +129,14 @@ def test_a_wrong_kind_of_run_is_refused_with_what_it_is() -> None:
             use()
 
 
+def test_what_exists_is_refused_unless_forced() -> None:
+    for use in (lambda **how: octavo.export("runs/kn3", "kn3.arpa", **how),
+                lambda **how: octavo.train("bag", "book.txt", out="runs/bag", measure=False, **how)):  # fmt: skip
+        use(force=True)
+        with pytest.raises(octavo.UserError, match=r"kn3.arpa exists|runs/bag is a finished run"):
+            use()
+
+
 def test_pandas_is_asked_for_by_name_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     comparison = octavo.compare("book.txt", models=["bag", "kn3"], out="runs/two")
     frame = comparison.to_pandas()

@@ -45,8 +45,11 @@ def asked(*words: str) -> Command:
 
 
 def _verb_page(verb: str, about: str) -> str:
-    lines = [f"# octavo {verb}", "", about[0].upper() + about[1:] + "."]
-    for command in commands(verb):
+    lines = [f"# octavo {verb}"]
+    found = list(commands(verb))
+    if "about" not in found[0].described:  # otherwise its help says it
+        lines += ["", about[0].upper() + about[1:] + "."]
+    for command in found:
         if len(command.words) > 1:
             lines += ["", f"## octavo {' '.join(command.words)}"]
         if "usage" in command.described:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,24 @@ def test_bash_completes_without_starting_python(bash: Path, words: list[str], ex
     assert expected <= found
     if words[-1]:
         assert all(one.startswith(words[-1]) for one in found)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs the shell fish")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("octavo ev", "eval"), ("octavo train gp", "gpt"), ("octavo train gpt --no-qk", "--no-qk-norm"),
+        ("octavo train gpt --positions ro", "rotary"), ("octavo train ngram shakes", "shakespeare"),
+        ("octavo eval runs/k", "runs/kn7"),
+    ],
+)  # fmt: skip
+def test_fish_completes(bash: Path, line: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["completion", "fish"])
+    script = bash.parent / "octavo.fish"
+    script.write_text(capsys.readouterr().out)
+    words = ["fish", "--no-config", "-c", f"source {script}; complete -C '{line}'"]
+    done = subprocess.run(words, cwd=bash.parent, capture_output=True, text=True, check=True)
+    assert expected in [found.split("\t")[0] for found in done.stdout.splitlines()]
 
 
 def test_scripts_of_all_shells_hold_verbs_models_flags_and_corpora(capsys: pytest.CaptureFixture[str]) -> None:

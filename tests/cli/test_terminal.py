@@ -115,6 +115,14 @@ def test_a_row_of_a_comparison_is_found_by_name_and_title(folder: Path, capsys: 
     assert (code, f"did you mean {first / 'kn3'}?" in err) == (2, True)
 
 
+def test_words_that_could_be_paths_are_left_as_they_are(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for prompt in ("and/or " * 200, "a//b/./c"):
+        words = ("generate", folder / "runs" / "kn3", "--prompt", prompt, "--max-tokens", 1, "--json")
+        code, out, err = say(capsys, *words)
+        assert (code, err) == (0, "")
+        assert json.loads(out)["prompt"] == prompt
+
+
 def test_list_takes_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = say(capsys, "list", folder / "runs" / "kn3", "--json")
     assert (code, [row["run"] for row in json.loads(out)]) == (0, [str(folder / "runs" / "kn3")])

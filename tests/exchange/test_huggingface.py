@@ -600,9 +600,10 @@ def test_an_imported_run_is_an_ordinary_run(gpt2: Path, tmp_path: Path, capsys: 
         assert main(["eval", path, str(tmp_path / "text.txt"), "--json"]) == 0
         assert main(["generate", path, "--max-tokens", "5"]) == 0
         assert main(["inspect", path]) == 0
-        assert main(["compress", path, str(tmp_path / "text.txt"), str(tmp_path / "packed")]) == 0
-        assert main(["decompress", path, str(tmp_path / "packed"), str(tmp_path / "again.txt")]) == 0
-        assert (tmp_path / "again.txt").read_bytes() == TEXT
+        packed, again = tmp_path / f"{place}.oct", tmp_path / f"{place}.txt"
+        assert main(["compress", path, str(tmp_path / "text.txt"), str(packed)]) == 0
+        assert main(["decompress", path, str(packed), str(again)]) == 0
+        assert again.read_bytes() == TEXT
     assert main(["eval", str(tmp_path / "run")]) == 2
     assert "does not say what it was trained on" in capsys.readouterr().err
 

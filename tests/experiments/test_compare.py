@@ -649,6 +649,26 @@ def test_of_a_large_text_only_the_beginning_of_the_held_out_part_is_measured(tmp
     assert CompareConfig(bytes=1 << 30).scored_part(corpus).size == corpus.valid.size
 
 
+def test_a_run_that_was_measured_on_a_part_says_so_wherever_its_result_stands(corpus: Path, tmp_path: Path) -> None:
+    code, printed, _ = run_cli(str(corpus), "--models", "bag", "--bytes", "500", "--no-prove", "--out", str(tmp_path))
+    found = read_comparison(tmp_path)
+    scored, whole = (found.corpus[part]["bytes"] for part in ("scored", "valid"))
+    assert (code, scored < whole) == (0, True)
+    said = f"the first {scored:,} of the {whole:,} bytes"
+    assert f"Measured on {said}." in " ".join(printed.split())
+    assert said in (tmp_path / "report.html").read_text(encoding="utf-8")
+    run = octavo.load(tmp_path / "bag")
+    assert run.record["result"]["label"] == f"first {scored:,} of {whole:,} bytes"
+    assert run.record["result"]["label"] in run.summary()
+
+
+def test_one_text_has_one_number_in_compare_and_train(corpus: Path, tmp_path: Path) -> None:
+    found = octavo.compare(corpus, models="kn3", prove=False, out=tmp_path / "out", progress=Progress(io.StringIO()))
+    trained = octavo.train("ngram", corpus, order=3, tokenizer="byte")
+    assert found["kn3"].bits_per_byte == trained.record["result"]["bits_per_byte"]
+    assert octavo.load(tmp_path / "out" / "kn3").record["result"]["label"] == ""
+
+
 # ---------------------------------------------------------------------- budgets, seeds, names
 
 

@@ -168,6 +168,13 @@ def test_compressors_with_a_dictionary_give_the_held_out_text_back() -> None:
         assert best_way(name, known, held_out)(held_out) == min(by_name[way.__name__] for way in ways)
 
 
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_a_text_that_is_known_word_for_word_still_takes_a_stream(name: str) -> None:
+    held_out = sentences(40).encode()
+    size_of = best_way(name, 5 * held_out, held_out)
+    assert 0 < size_of(held_out) < len(held_out) / 10
+
+
 @pytest.mark.parametrize("data", [b"", b"a", b"aaaa", b"aaaab", b"ab" * 50, b"a" * 254 + b"b", b"a" * 255, b"a" * 256,
                                   b"a" * 1000, b"    x = 1\n" * 99])  # fmt: skip
 def test_the_run_length_code_is_bzip2s(data: bytes) -> None:

@@ -21,7 +21,7 @@ from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspection.doctor import Diagnosis, Finding, examine
-from octavo.inspection.doctor.checks import (
+from octavo.inspection.doctor.baselines import (
     Baseline,
     Baselines,
     compare_with_baselines,
@@ -30,18 +30,9 @@ from octavo.inspection.doctor.checks import (
     piece_bits,
     place,
 )
-from octavo.inspection.doctor.curve import Check, LoggedStep, Training, TrainingCurve
-from octavo.inspection.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
-from octavo.inspection.doctor.training_history import (
-    OVERFITTING,
-    SMALLER,
-    UNSTABLE,
-    events,
-    gradient_lengths,
-    learning_rate,
-    overfitting,
-    start,
-)
+from octavo.inspection.doctor.checks import CAUSES
+from octavo.inspection.doctor.expectation import Expectation
+from octavo.inspection.doctor.progress import progress
 from octavo.inspection.doctor.unseen_text import (
     LENGTHS,
     SMOOTHER,
@@ -71,6 +62,18 @@ from octavo.models.recurrent import RecurrentConfig
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 from octavo.text import Byte
+from octavo.training.diagnosis.curve import Check, LoggedStep, Training, TrainingCurve, fall_at_the_end
+from octavo.training.diagnosis.finding import FLAG, GATES, LOOKS, fitting, settings
+from octavo.training.diagnosis.history import (
+    OVERFITTING,
+    SMALLER,
+    UNSTABLE,
+    events,
+    gradient_lengths,
+    overfitting,
+    stability,
+    start,
+)
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 from tiny_models import Markov, Recurrent, random_markov
@@ -156,10 +159,21 @@ def test_too_high_and_too_low_a_start_are_distinguished() -> None:
     assert "seen the answer" in start(curve([3.0]), 257).why
 
 
-def test_a_transformer_may_start_by_expecting_each_token_again() -> None:
-    found = start(curve([9.0]), 257, expects_itself=True)
+def test_a_start_far_above_ln_v_is_well_only_where_a_new_model_of_the_same_settings_starts_there_too() -> None:
+    found = start(curve([10.8]), 257, expected=10.79, expects_itself=True)
     assert (found.verdict, found.advice) == ("ok", ())
-    assert start(curve([3.0]), 257, expects_itself=True).verdict != "ok"
+    assert "10.790 too" in found.why
+    assert "expects each token once more" in found.why
+    plain = start(curve([10.8]), 257, expected=10.79)
+    assert (plain.verdict, plain.condition) == ("warning", "bad initialisation")
+    other = start(curve([10.8]), 257, expected=5.55, expects_itself=True)
+    assert (other.verdict, other.condition) == ("warning", "bad initialisation")
+    assert "starts at 5.550 nats a token, this one started at 10.800" in other.why
+
+
+def test_a_start_below_chance_is_well_only_where_a_new_model_starts_there_too() -> None:
+    assert start(curve([3.0]), 257, expects_itself=True).condition == "start below chance"
+    assert start(curve([3.0]), 257, expected=3.0).verdict == "ok"
 
 
 def test_a_counted_model_has_no_start() -> None:
@@ -180,17 +194,28 @@ def test_overfitting_is_held_out_text_getting_worse_while_training_gets_better()
     assert overfitting(curve(losses, checks=[5, 4, 1.25, 1.26, 1.265]), HEALTHY).verdict != "warning"  # 1.2 % is noise
 
 
+def test_held_out_loss_that_rises_without_anything_learnt_by_heart_is_instability() -> None:
+    rising = curve([2.4] * 30 + [2.41] * 70, checks=[4.1, 3.7, 3.9, 4.1, 4.3])
+    found = stability(rising, HEALTHY)
+    assert (found.verdict, found.condition) == ("warning", "instability")
+    assert "3.700 to 4.300 bits per byte since step 40" in found.why
+    assert overfitting(rising, HEALTHY).verdict == "ok"
+    falling_on = curve([5.0 - 0.045 * i for i in range(100)], checks=[4.1, 3.7, 3.9, 4.1, 4.3])
+    assert stability(falling_on, HEALTHY).verdict == "ok"
+    assert overfitting(falling_on, HEALTHY).condition == "overfitting"
+
+
 def test_worse_held_out_text_before_it_was_read_once_is_not_called_overfitting() -> None:
-    losses = falling(5, 2)
-    found = overfitting(curve(losses, checks=[4, 3, 9]), replace(HEALTHY, steps_per_epoch=1000))
-    assert found.verdict == "warning"
-    assert "not learnt by heart" in found.why
+    found = stability(curve(falling(5, 2), checks=[4, 3, 9]), replace(HEALTHY, steps_per_epoch=1000))
+    assert (found.verdict, found.condition) == ("warning", "instability")
+    assert "nothing was read twice" in found.why
 
 
 def test_a_gap_between_training_and_held_out_text_gets_a_note_unless_smoothing_makes_it() -> None:
     bits = math.log(2)
-    found = overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), HEALTHY)
-    assert (found.verdict, found.values["gap"]) == ("note", pytest.approx(0.5))
+    found = overfitting(curve([2 * bits] * 100, checks=[2.5, 2.5, 2.5]), HEALTHY)
+    assert (found.verdict, found.values["gap"]) == ("note", pytest.approx(0.25))
+    assert overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), HEALTHY).verdict == "warning"  # after ten epochs
     smoothed = replace(HEALTHY, optim=OptimizerConfig(label_smoothing=0.1))
     assert overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), smoothed).verdict == "ok"
     unread = replace(HEALTHY, steps_per_epoch=1000)
@@ -204,56 +229,89 @@ def test_two_checks_are_too_few_to_see_overfitting() -> None:
 # --- the learning rate
 
 
+KNOWN = Expectation(4.8, 3.5, "bytes")
+
+
 def test_a_loss_that_falls_and_levels_off_is_well() -> None:
-    assert learning_rate(curve(falling(5.5, 2)), HEALTHY, 257, bag=4.8, bigram=3.5).verdict == "ok"
+    assert progress(curve(falling(5.5, 2)), HEALTHY, 257, KNOWN).verdict == "ok"
+    assert stability(curve(falling(5.5, 2)), HEALTHY).verdict == "ok"
 
 
-def test_a_loss_that_does_not_move_is_a_dead_rate_and_the_usual_one_is_what_to_try() -> None:
+def test_a_loss_that_does_not_move_at_a_tiny_rate_asks_for_the_usual_one() -> None:
     tiny = replace(HEALTHY, optim=OptimizerConfig(learning_rate=1e-6, muon_learning_rate=1e-6))
-    found = learning_rate(curve([5.55] * 100), tiny, 257)
-    assert found.verdict == "warning"
+    found = progress(curve([5.55] * 100), tiny, 257, Expectation())
+    assert (found.verdict, found.condition) == ("warning", "learning rate too low")
     assert found.advice == ("a higher learning rate: --learning-rate 0.004 --muon-learning-rate 0.05",)
+    usual = progress(curve([5.55] * 300), HEALTHY, 257, KNOWN)
+    assert (usual.verdict, usual.condition) == ("warning", "nothing learnt")
 
 
 def test_a_text_that_has_nothing_to_learn_is_not_a_dead_rate() -> None:
-    assert learning_rate(curve([5.55] * 100), HEALTHY, 257, bag=8.0, bigram=8.0).verdict == "ok"
+    assert progress(curve([5.55] * 300), HEALTHY, 257, Expectation(8.0, 8.0)).verdict == "ok"
 
 
-def test_a_loss_that_stands_still_above_the_baselines_is_stuck() -> None:
-    losses = [5.5 - 0.1 * min(i, 10) for i in range(100)]  # 4.5 nats are 6.49 bits
-    assert learning_rate(curve(losses), HEALTHY, 257, bag=4.8, bigram=3.5).verdict == "warning"
-    assert learning_rate(curve(losses), HEALTHY, 257).verdict == "note"  # nobody knows what could be reached
-    assert learning_rate(curve(losses), HEALTHY, 257, bag=7.0, bigram=6.5).verdict == "ok"
+def test_a_loss_that_stands_still_is_named_by_what_it_came_down_to() -> None:
+    high = curve([5.5 - 0.1 * min(i, 10) for i in range(300)])  # 4.5 nats are 6.49 bits
+    assert progress(high, HEALTHY, 257, KNOWN).condition == "underfitting"
+    assert progress(high, HEALTHY, 257, Expectation()).verdict == "ok"  # nobody knows what could be reached
+    assert progress(high, HEALTHY, 257, Expectation(7.0, 6.5)).verdict == "ok"
+    only = progress(high, HEALTHY, 257, Expectation(6.4, 4.0))
+    assert (only.verdict, only.condition) == ("warning", "targets unrelated to inputs")
+    assert progress(high, HEALTHY, 257, Expectation(6.4, 4.0), width=2).condition == "underfitting"
+
+
+def test_a_classifier_must_do_better_than_the_frequencies_of_its_classes() -> None:
+    even = Expectation(1.0, None, "classes")
+    assert progress(curve([0.693] * 300), HEALTHY, 2, even).condition == "targets unrelated to inputs"
+    assert progress(curve(falling(0.693, 0.1, 300)), HEALTHY, 2, even).verdict == "ok"
 
 
 def test_a_loss_that_rises_again_has_too_high_a_rate() -> None:
-    found = learning_rate(curve(falling(5.5, 2, 80) + [3.0] * 20), HEALTHY, 257)
-    assert found.verdict == "warning"
+    found = stability(curve(falling(5.5, 2, 80) + [3.0] * 20), HEALTHY)
+    assert (found.verdict, found.condition) == ("warning", "learning rate too high")
     assert found.advice[0] == "a lower learning rate: --learning-rate 0.001 --muon-learning-rate 0.0125"
 
 
 def test_a_loss_that_still_falls_asks_for_a_longer_budget_unless_held_out_text_has_turned() -> None:
     losses = [5.5 - 0.04 * i for i in range(100)]
     training = replace(HEALTHY, loop=LoopConfig(budget="100steps"))
-    assert learning_rate(curve(losses), training, 257).advice == ("train longer: --budget 1000steps",)
-    assert learning_rate(curve(losses, checks=[3, 2, 2.5]), training, 257).verdict == "ok"
+    assert progress(curve(losses), training, 257, KNOWN).advice == ("train longer: --budget 1000steps",)
+    assert progress(curve(losses, checks=[3, 2, 2, 2.5]), training, 257, KNOWN).verdict == "ok"
     stopped = replace(training, finished=False)
-    assert learning_rate(curve(losses), stopped, 257).advice == ("train on to the end: octavo resume RUN",)
+    assert progress(curve(losses), stopped, 257, KNOWN).advice == ("train on to the end: octavo resume RUN",)
 
 
-def test_too_few_steps_to_pass_the_bigram_ask_for_a_longer_budget() -> None:
-    training = replace(HEALTHY, loop=LoopConfig(budget="20steps"))
-    found = learning_rate(curve(falling(5.5, 4, 20)), training, 257, bag=4.8, bigram=3.5)
-    assert (found.verdict, found.advice) == ("note", ("train longer: --budget 200steps",))
-    assert "20 steps are too few" in found.why
-    assert learning_rate(curve(falling(5.5, 2, 20)), training, 257, bag=4.8, bigram=3.5).verdict == "ok"
-    losses = falling(5.5, 4, 300)
-    assert learning_rate(curve(losses), replace(HEALTHY, steps_per_epoch=601), 257, bigram=3.5).verdict == "note"
+def test_doctor_and_comparison_say_still_falling_of_the_same_curves() -> None:
+    checks = [Check(step, bits, seconds) for step, bits, seconds in ((10, 4.0, 1.0), (20, 3.0, 2.0), (80, 2.9, 3.0),
+                                                                     (90, 2.88, 4.0))]  # fmt: skip
+    found = TrainingCurve(curve(falling(5.5, 2)).points, tuple(checks))
+    assert found.fall_at_the_end(by_time=True) == pytest.approx(1 - 2.88 / 3.0)  # 3.0 s are beyond two thirds of 4
+    assert found.fall_at_the_end() == pytest.approx(1 - 2.88 / 3.0)
+    assert fall_at_the_end([(0.25, 4.0), (0.5, 3.0), (0.75, 2.9), (1.0, 2.88)]) == pytest.approx(1 - 2.88 / 3.0)
+
+
+def test_too_few_steps_ask_for_a_longer_budget_and_are_a_warning_below_the_frequencies() -> None:
+    training = replace(HEALTHY, loop=LoopConfig(budget="30steps"))
+    found = progress(curve(falling(5.5, 4, 30)), training, 257, KNOWN)
+    assert (found.verdict, found.condition) == ("warning", "stopped too early")
+    assert found.advice == ("train longer: --budget 300steps",)
+    assert "30 steps are too few" in found.why
+    assert progress(curve(falling(5.5, 3, 30)), training, 257, KNOWN).verdict == "note"  # 4.3 bits: below the bag
     assert not HEALTHY.is_short(300)
 
 
 def test_a_few_steps_are_no_curve() -> None:
-    assert learning_rate(curve([5.0] * 19), HEALTHY, 257).verdict == "not applicable"
+    assert progress(curve([3.0] * 19), HEALTHY, 257, KNOWN).verdict == "not applicable"
+    assert gradient_lengths(curve([3.0] * 19, [30.0] * 19), HEALTHY).verdict == "not applicable"
+
+
+def test_a_handful_of_steps_above_the_frequencies_was_stopped_too_early() -> None:
+    found = progress(curve([5.0] * 5), replace(HEALTHY, loop=LoopConfig(budget="4s")), 257, KNOWN)
+    assert (found.verdict, found.condition, found.advice) == (
+        "warning",
+        "stopped too early",
+        ("train longer: --budget 8s",),
+    )
 
 
 def test_other_rates_go_back_to_the_usual_ones_where_they_are_unusual() -> None:
@@ -275,8 +333,9 @@ def test_gradients_of_a_steady_length_are_well() -> None:
     ("norms", "kinds", "verdict", "word"),
     [
         ([0.5] * 50 + [1e-8] * 50, (), "warning", "vanished"),
-        ([0.01] * 99 + [2.0], (), "warning", "200 times the median"),
-        ([0.5] * 100, ("skipped",) * 3, "warning", "3 steps had to be left out"),
+        ([0.01] * 99 + [2.0], (), "warning", "one 200 times"),
+        ([0.1] * 85 + [2.0] * 15, (), "warning", "15.0 % are over 10 times the median"),
+        ([20.0] * 100, (), "warning", "100 % of the steps were clipped"),
         ([2.0] * 100, (), "note", "100 % of the steps were clipped"),
         ([0.01] * 97 + [0.2] * 3, (), "note", "spikes"),
     ],
@@ -291,7 +350,7 @@ def test_gradients_that_vanish_explode_or_are_clipped_are_reported(
 
 
 def test_a_clip_that_is_the_rule_may_be_raised() -> None:
-    assert gradient_lengths(curve([1.0] * 100, [2.0] * 100), HEALTHY).advice[1] == "a higher --clip 2"
+    assert gradient_lengths(curve([1.0] * 100, [2.0] * 100), HEALTHY).advice[0] == "a higher --clip 2"
 
 
 def test_nothing_is_clipped_where_no_clip_was_set() -> None:
@@ -304,7 +363,7 @@ def test_nothing_is_clipped_where_no_clip_was_set() -> None:
 
 def test_events_are_counted_and_judged() -> None:
     assert events(curve([1.0]), HEALTHY, "r").verdict == "ok"
-    assert events(curve([1.0], kinds=["skipped"]), HEALTHY, "r").verdict == "note"
+    assert events(curve([1.0], kinds=["skipped"]), HEALTHY, "r").condition == "steps that are not numbers"
     found = events(curve([1.0], kinds=["skipped"] * 3 + ["went back"]), HEALTHY, "r")
     assert (found.verdict, found.values["skipped"], found.values["went_back"]) == ("warning", 3, 1)
     gave_up = replace(HEALTHY, why="the loss has exploded; these are the last good weights")
@@ -503,8 +562,16 @@ def test_prices_with_a_cut_context_are_those_of_a_state_that_starts_anew(model: 
 
 
 def test_the_context_used_is_the_shortest_that_a_longer_one_does_not_better() -> None:
-    bits: dict[int | None, float] = {0: 5.0, 1: 4.0, 2: 3.0, 4: 2.01, 8: 2.005, 16: 2.0, 32: 2.0, None: 2.0}
-    assert used(bits) == 4
+    bits: dict[int | None, float] = {
+        0: 5.0,
+        1: 4.0,
+        2: 3.0,
+        **dict.fromkeys(range(3, 9), 2.01),
+        16: 2.0,
+        32: 2.0,
+        None: 2.0,
+    }
+    assert used(bits) == 3
     assert used(dict.fromkeys((*LENGTHS, None), 5.0)) == 0
     assert used(bits | {None: 1.5}) is None
     assert used({0: math.inf, **dict.fromkeys(LENGTHS[1:], 1.0), None: 1.0}) == 1
@@ -529,6 +596,14 @@ def test_a_bag_uses_no_context_and_a_trigram_two_tokens() -> None:
     assert (context(bag, Byte(), x_N).values["used"], context(bag, Byte(), x_N).verdict) == (0, "ok")
     found = context(ngram(3, data), Byte(), x_N)
     assert (found.values["used"], found.verdict) == (2, "ok")
+
+
+def test_a_7_gram_is_never_said_to_use_more_than_its_six_tokens() -> None:
+    data = some_text().encode()
+    found = context(ngram(7, data), Byte(), torch.tensor([*data]))
+    assert found.measured == "uses 6 of its 6 tokens" or found.values["used"] < 6
+    falling_on = {k: 9.0 - 0.2 * k for k in LENGTHS}
+    assert used({**falling_on, None: 1.0}, 6) == 6
 
 
 def test_large_models_are_judged_on_fewer_tokens() -> None:
@@ -638,7 +713,7 @@ def test_a_healthy_run_is_normal(here: Path) -> None:
     found = examine(load(here / "rnn"))
     assert found.count("warning") == 0, [one.why for one in found.findings if one.verdict == "warning"]
     assert found.verdict.startswith("normal")
-    assert len(found.findings) == 9
+    assert len(found.findings) == 17
     baselines = by_name(found)["baselines"].values["baselines"]
     assert baselines[0]["passed_at"] is not None  # better than the bag
     assert all(row["held_out"] is not None for row in baselines)
@@ -646,7 +721,8 @@ def test_a_healthy_run_is_normal(here: Path) -> None:
 
 def test_a_dead_run_is_warned_of(here: Path) -> None:
     named = by_name(examine(load(here / "dead")))
-    assert [named[name].verdict for name in ("baselines", "learning rate", "context")] == ["warning"] * 3
+    assert named["progress"].condition == "learning rate too low"
+    assert [named[name].verdict for name in ("baselines", "progress", "context")] == ["warning"] * 3
     assert named["start"].verdict == "ok"
     assert "worse than the bag" in named["baselines"].why
     assert named["context"].values["used"] <= 1  # tokens that the random weights tell apart by chance
@@ -655,7 +731,7 @@ def test_a_dead_run_is_warned_of(here: Path) -> None:
 def test_a_run_of_a_few_steps_is_advised_to_train_longer(here: Path) -> None:
     named = by_name(examine(load(here / "short")))
     assert "worse than the bag of bytes" in named["baselines"].why
-    assert named["baselines"].advice == named["learning rate"].advice == ("train longer: --budget 200steps",)
+    assert named["baselines"].advice == named["progress"].advice == ("train longer: --budget 200steps",)
 
 
 def test_a_bigram_is_advised_in_its_own_flags(here: Path) -> None:
@@ -694,8 +770,8 @@ def test_only_the_beginning_of_a_large_text_is_counted_and_the_run_scored_anew(
 ) -> None:
     run = load(here / "kn3")
     _, valid = held_out(run)
-    monkeypatch.setattr("octavo.inspection.doctor.checks.COUNTED", 1000)
-    monkeypatch.setattr("octavo.inspection.doctor.checks.SCORED", 500)
+    monkeypatch.setattr("octavo.inspection.doctor.baselines.COUNTED", 1000)
+    monkeypatch.setattr("octavo.inspection.doctor.baselines.SCORED", 500)
     baselines = measure_baselines(run, valid)
     assert (baselines.counted, baselines.whole) == (1000, False)
     expected = octavo.evaluate(run, valid.read()[:500]).bits_per_byte
@@ -706,6 +782,8 @@ def test_only_the_beginning_of_a_large_text_is_counted_and_the_run_scored_anew(
 def test_a_counted_run_is_examined_as_far_as_it_makes_sense(here: Path) -> None:
     named = by_name(examine(load(here / "kn3")))
     assert {name for name, one in named.items() if one.verdict != "not applicable"} == {
+        "text",
+        "tokenizer",
         "baselines",
         "softmax",
         "context",
@@ -745,23 +823,25 @@ def test_a_run_whose_text_is_gone_is_examined_by_its_history_alone(here: Path, t
 def test_the_command_prints_a_verdict_a_table_and_what_to_try(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(here / "dead")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"{here / 'dead'}: 3 warnings")
-    assert "try a higher learning rate: --learning-rate 0.004 --muon-learning-rate 0.05" in out
+    assert out.startswith(f"{here / 'dead'}: learning rate too low; 3 warnings")
+    usual = load(here / "dead").model.muon_learning_rate
+    assert f"try a higher learning rate: --learning-rate 0.004 --muon-learning-rate {usual:g}" in out
     assert "bag of bytes" in out
-    assert main(["doctor", str(here / "kn3"), "--quick"]) == 0
+    assert main(["doctor", str(here / "kn3"), "--quick", "--all"]) == 0
     out = capsys.readouterr().out
-    assert "baselines: left out by --quick" in out
+    assert "not examined: baselines: left out by --quick" in out
     assert "normal" in out
 
 
 def test_json_holds_every_finding_with_its_figures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = json_output(capsys, "doctor", str(here / "rnn"), "--quick")
-    assert [one["name"] for one in report["findings"]] == [
-        "start", "baselines", "overfitting", "learning rate", "softmax", "gradient lengths", "gradient flow",
-        "context", "events",
-    ]  # fmt: skip
-    assert report["findings"][0]["values"]["ln_vocab"] == pytest.approx(math.log(257))
-    assert report["warnings"] == 0
+    verdicts = [one["verdict"] for one in report["findings"]]
+    assert verdicts == sorted(verdicts, key=["warning", "note", "ok", "not applicable"].index)
+    named = {one["name"]: one for one in report["findings"]}
+    assert set(named) == set(CAUSES) - {"examples"}
+    assert named["start"]["values"]["ln_vocab"] == pytest.approx(math.log(257))
+    assert named["start"]["values"]["expected"] == pytest.approx(named["start"]["values"]["loss"], rel=0.01)
+    assert (report["warnings"], report["condition"]) == (0, "")
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -27,9 +27,11 @@ def test_the_history_of_a_run_of_every_task_is_examined(
     octavo.train(model, tmp_path / source, **usual, **settings)
     assert main(["doctor", str(tmp_path / "run"), "--json"]) == 0
     found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
-    assert set(found) == {"start", "overfitting", "learning rate", "gradient lengths", "events"}
+    history = {"start", "overfitting", "stability", "progress", "gradient lengths", "events"}
+    assert history | {"weights", "units", "evaluation"} <= set(found)
     assert found["start"]["verdict"] in ("ok", "note")  # its first loss is about that of chance
-    assert found["learning rate"]["values"]["first"] == pytest.approx(found["start"]["values"]["loss"])
+    assert found["start"]["values"]["expected"] == pytest.approx(found["start"]["values"]["loss"], rel=0.01)
+    assert found["progress"]["values"]["first"] == pytest.approx(found["start"]["values"]["loss"])
     assert found["gradient lengths"]["values"]["median"] > 0
     assert found["events"]["values"]["finished"] is True
     assert found["overfitting"]["verdict"] != "not applicable"

@@ -192,9 +192,18 @@ def test_a_map_has_a_stretch_for_each_shade_and_nothing_where_the_weight_is_zero
     assert "layer 1 head 1: 0.3 bits" in Page(figure).text
 
 
+def test_a_map_names_the_tokens_of_its_rows_and_columns_and_what_its_shades_mean() -> None:
+    head = HeadMap([[1.0, 0.0], [0.5, 0.5]], "head 1", "", "0.3 bits", ("▷", "hippopotamus"))
+    figure = attention_maps([[head]], "weights")
+    tokens = [text.text for text in elements(figure, "text") if text.get("class", "").startswith("token")]
+    assert tokens == ["▷", "▷", "hippopo…", "hippopo…"]
+    assert [text.text for text in elements(figure, "text")][:2] == ["> 0", "> 0.005"]
+
+
 def test_zeros_of_a_matrix_are_empty_and_the_largest_number_is_darkest() -> None:
     figure = shaded_matrices([("A", [[0.0, 1.0], [-2.0, 0.0]])], "caption")
-    shades = [float(one.attrib["fill-opacity"]) for one in elements(figure, "rect")]
+    shades = [float(one.attrib["fill-opacity"]) for one in elements(figure, "rect")][:4]  # then those of the scale
+    assert "largest in size" in Page(figure).text
     assert shades[0] == shades[3] == 0.0
     assert 0.0 < shades[1] < shades[2] == 1.0
 
@@ -207,6 +216,8 @@ def test_an_image_is_drawn_once_and_its_weights_are_laid_over_it() -> None:
     plain: Any = Thumbnail("cat", 2, 2, HOSTILE, "words")
     figure = thumbnails([plain, plain._replace(weights=[[0.0, 0.5], [1.0, 0.0]])])
     assert [one.attrib["href"] for one in elements(figure, "use")] == ["#cat", "#cat"]
-    patches = [(one.attrib["x"], one.attrib["y"], one.attrib["fill-opacity"]) for one in elements(figure, "rect")]
+    patches = [(one.attrib["x"], one.attrib["y"], one.attrib["fill-opacity"])
+               for one in elements(figure, "rect") if one.get("width") == "1"]  # fmt: skip
+    assert "least weight" in Page(figure).text
     assert patches == [("1", "0", "0.42"), ("0", "1", "0.85")]
     assert not {"script", "img"} & set(Page(figure).tags)

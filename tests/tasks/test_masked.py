@@ -25,6 +25,7 @@ from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.exchange.bert import read_bert, write_bert
+from octavo.models import parameter_count
 from octavo.models.bert import Bert, BertConfig, bert_cost
 from octavo.models.cost.parts import Shape
 from octavo.ops.attention.patterns import Texts
@@ -555,7 +556,7 @@ def test_saved_and_loaded_it_answers_the_same(tokenizer: WordPiece, tmp_path: Pa
     encoder.save(tmp_path / "run")
     back = load_encoder(tmp_path / "run")
     assert back.model.config == SMALL
-    assert back.record == {"seed": 3}
+    assert back.record == {"seed": 3, "parameters": parameter_count(back.model)}
     assert back.identity == encoder.identity
     assert back.fill("the [MASK]") == encoder.fill("the [MASK]")
     with pytest.raises(UserError, match="not trained to predict the next token"):

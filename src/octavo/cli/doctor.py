@@ -2,55 +2,80 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import Output, print_table
-from octavo.inspection.doctor import Diagnosis, examine
+from octavo.inspection.doctor import Diagnosis, Finding, examine
 from octavo.tasks.api import load
 
-ORDER = ("warning", "note", "ok", "not applicable")  # what matters most comes first
-ALWAYS_EXPLAINED = ("baselines", "context")  # their values are worth a sentence even where all is well
+WIDTH = 100  # characters of a line
 
 
-def doctor(run: RunPath, quick: bool = False) -> Output:
-    """Is my loss normal? Examine a run, say what is unusual, and what to try.
+def doctor(run: RunPath, quick: bool = False, all: bool = False) -> Output:
+    """Is my loss normal? Examine a run of any task, say what is wrong, the worst first, and what to try.
 
-    It compares the first loss with ln(vocabulary) and the curve with the bag and n-gram baselines on the same
-    text, and looks for overfitting, a dead learning rate, a saturated softmax, vanishing or exploding gradients, and
-    context that is never used. Of a run of another task (bert, seq2seq, vit, dan) it examines the history of its
-    training: start, overfitting, learning rate, gradient norms and skipped steps.
+    It makes the model again from its settings and seed and compares the first loss and the weights with it; looks for
+    a wrong learning rate, instability, overfitting, dead units, stuck gates, a saturated softmax, vanishing or
+    exploding gradients and unused context; for leaks, repetition, wrong encoding or order in the data; and compares
+    the result with the bag and n-gram baselines of the same text. docs/doctor.md lists all findings.
 
     Example: octavo doctor runs/gru
 
     Args:
         quick: Leave out the bag and the n-grams, which have to be counted.
+        all: Show the examinations that found nothing wrong, too.
     """
     found = examine(load(run), quick)
-    return Output(found.to_json, lambda: print_diagnosis(found))
+    return Output(found.to_json, lambda: print_diagnosis(found, all))
 
 
-def print_diagnosis(found: Diagnosis) -> None:
-    """The verdict, a table of the examinations, the baselines, and sentences about all that is not plainly well."""
-    print(f"{found.run}: {found.verdict}\n")
-    rows = [
-        (one.name, "-" if one.verdict == "not applicable" else one.verdict, one.measured, one.expected)
-        for one in found.findings
-    ]
-    print_table(("examination", "verdict", "measured", "expected"), rows, left=(0, 1, 2, 3))
+def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
+    """The verdict; every finding with its values and what to try; and in one line each what was well, or left out."""
+    print(f"{found.run}: {f'{found.condition}; ' if found.condition else ''}{found.verdict}")
     for one in found.findings:
-        if one.name == "baselines" and "baselines" in one.values:
+        if one.verdict in ("warning", "note"):
+            _print_finding(one)
+    baselines = next((one.values["baselines"] for one in found.findings if "baselines" in one.values), None)
+    if everything:
+        print()
+        rows = [(one.name, one.verdict, one.measured, one.expected) for one in found.findings if one.verdict == "ok"]
+        print_table(("examination", "verdict", "measured", "expected"), rows, left=(0, 1, 2, 3))
+        if baselines:
             print()
-            _print_baselines(one.values["baselines"])
-    for one in sorted(found.findings, key=lambda one: ORDER.index(one.verdict)):
-        if one.verdict == "not applicable" or (one.verdict == "ok" and one.name not in ALWAYS_EXPLAINED):
-            continue
-        print(f"\n{one.name}: {one.why}")
-        for advice in one.advice:
-            print(f"  try {advice}")
-    left = [f"  {one.name}: {one.why}" for one in found.findings if one.verdict == "not applicable"]
-    if left:
-        print("\nnot examined:", *left, sep="\n")
+            _print_baselines(baselines)
+    well = [one.name for one in found.findings if one.verdict == "ok"]
+    context = next(
+        (f" ({one.measured})" for one in found.findings if one.name == "context" and one.verdict == "ok"), ""
+    )
+    print()
+    if well:
+        _print_wrapped(f"well: {', '.join(f'{name}{context}' if name == 'context' else name for name in well)}", "  ")
+    if baselines and not everything:
+        costs = ", ".join(f"{row['name']} {row['bits_per_byte']:.3f}" for row in baselines)
+        _print_wrapped(f"baselines, bits per byte: {costs}", "  ")
+    reasons: dict[str, list[str]] = {}
+    for one in found.findings:
+        if one.verdict == "not applicable":
+            reasons.setdefault(one.why, []).append(one.name)
+    for why, names in reasons.items() if everything else ():
+        _print_wrapped(f"not examined: {', '.join(names)}: {why}", "  ")
+    if reasons and not everything:
+        left = ", ".join(name for names in reasons.values() for name in names)
+        _print_wrapped(f"not examined (--all says why): {left}", "  ")
+
+
+def _print_finding(one: Finding) -> None:
+    print(f"\n{one.verdict}: {one.condition or one.name}")
+    _print_wrapped(f"  measured: {one.measured}; expected: {one.expected}", "    ")
+    _print_wrapped(f"  {one.why}", "  ")
+    for advice in one.advice:
+        _print_wrapped(f"  try {advice}", "    ")
+
+
+def _print_wrapped(line: str, indent: str) -> None:
+    print(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False))
 
 
 def _print_baselines(baselines: list[dict[str, Any]]) -> None:

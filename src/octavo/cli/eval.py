@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+import torch
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import WRITTEN, Encoding, Field, Files, RunPath, read_file
@@ -14,17 +17,19 @@ from octavo.cli.output import Output, note, print_table
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.io.files import thousands, whole_file
+from octavo.io.progress import show_left
 from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
-from octavo.scoring.proof import prove_score
+from octavo.scoring.proof import proof_seconds, prove_score
 from octavo.tasks import api
 from octavo.tasks.compression import compress as compress_data
 from octavo.tasks.compression import decompress as decompress_data
 from octavo.tasks.corpus import held_out
-from octavo.tasks.run import load
+from octavo.tasks.run import Run, load
 
 InPath = Annotated[Positional[str], arg(metavar="IN")]
 OutPath = Annotated[Positional[str], arg(metavar="OUT"), WRITTEN]
+LONG_PROOF_BYTES = 50_000  # of a text whose proof may take so long that its time is estimated first
 
 
 def eval_(
@@ -56,13 +61,26 @@ def eval_(
         label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))
     rows = [score_text(loaded.model, loaded.tokenizer, text, name, label) for name, text in texts]
     score = total("all" if len(rows) > 1 else rows[0].name, rows, label)
-    proofs = [
-        prove_score(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
-        for row, (_, text) in zip(rows, texts, strict=True) if prove
-    ]  # fmt: skip
+    if prove and score.impossible:
+        raise UserError(
+            f"only what has a probability can be coded: the model gives probability zero to {score.impossible:,} "
+            "tokens; smooth the model, or leave --prove out"
+        )
+    proofs = (_prove(loaded, row, text.read()) for row, (_, text) in zip(rows, texts, strict=True) if prove)
     parameters = parameter_count(loaded.model)
-    found = score.to_json() | {"parameters": parameters} | ({"proof": proofs} if prove else {})
-    return Output(found, lambda: _print_score(score, parameters, proofs))
+    return Output(
+        lambda: score.to_json() | {"parameters": parameters} | ({"proof": list(proofs)} if prove else {}),
+        lambda: _print_score(score, parameters),
+        lambda: _print_proofs(proofs),
+    )
+
+
+def _prove(run: Run, score: Score, data: bytes) -> dict[str, Any]:
+    """The proof of a score; before a long one, how long it takes."""
+    if len(data) >= LONG_PROOF_BYTES:
+        tokens = torch.from_numpy(np.asarray(run.tokenizer.encode(data), dtype=np.int64))
+        note(f"proving {score.name}: {show_left(proof_seconds(run.model, tokens))}")
+    return prove_score(run.model, run.tokenizer, run.identity, score, data)
 
 
 def print_result(result: Mapping[str, Any]) -> None:
@@ -72,7 +90,7 @@ def print_result(result: Mapping[str, Any]) -> None:
         print(f"{impossible:,} of {tokens:,} held-out tokens have probability zero; smooth the model")
 
 
-def _print_score(score: Score, parameters: int, proofs: list[dict[str, Any]]) -> None:
+def _print_score(score: Score, parameters: int) -> None:
     titles = ("text", "bits/byte", "bits/token", "perplexity", "tokens", "bytes", "seconds")
     rows = [
         (s.name, f"{s.bits_per_byte:.4f}", f"{s.bits_per_token:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}",
@@ -87,6 +105,15 @@ def _print_score(score: Score, parameters: int, proofs: list[dict[str, Any]]) ->
         print(f"words that the vocabulary lacks: {score.unknown_rate:.2%}")
     if score.impossible:
         print(f"{score.impossible:,} tokens have probability zero, so the bits are infinite; smooth the model")
+    if score.passages:
+        print("\nmost surprising (bits per byte, at byte, text):")
+        for passage in score.passages:
+            name = f"  in {passage.name}" if score.rows else ""
+            print(f"  {passage.bits_per_byte:6.2f}  {passage.offset:>9,}  {passage.text!r}{name}")
+
+
+def _print_proofs(proofs: Iterable[dict[str, Any]]) -> None:
+    sys.stdout.flush()  # a proof takes its time, and the score is there already
     for proof in proofs:
         verdict = "restored to the byte" if proof["restored"] else "NOT RESTORED"
         print(
@@ -95,11 +122,6 @@ def _print_score(score: Score, parameters: int, proofs: list[dict[str, Any]]) ->
             f"{proof['difference']:+.3%}, "
             f"{proof['archive_bits_per_byte']:.4f} bits/byte), {verdict}"
         )
-    if score.passages:
-        print("\nmost surprising (bits per byte, at byte, text):")
-        for passage in score.passages:
-            name = f"  in {passage.name}" if score.rows else ""
-            print(f"  {passage.bits_per_byte:6.2f}  {passage.offset:>9,}  {passage.text!r}{name}")
 
 
 def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None = None) -> Output:

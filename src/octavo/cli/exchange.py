@@ -41,7 +41,7 @@ def export(
         precision: gguf: how weights are stored, float16 unless you say otherwise; q8_0 takes 8 bits.
     """
     loaded = load(run)
-    exported = export_model(loaded, target, format, precision, replace=force)
+    exported = export_model(loaded, target, format, precision, force=force)
     note(*exported.notes)
     return Output(exported.to_json(), f"{size_of_model(loaded)[1]}, written to {exported.path}")
 

@@ -208,10 +208,20 @@ def describe_texts(corpus: Corpus, train: Split, scored: Split, valid: tuple[str
 
 def open_texts(data: dict[str, Any]) -> tuple[Split, Split]:
     """The two texts that `describe_texts` described."""
+    corpus = _corpus(data)
+    return last_part(corpus.train, data["train_bytes"]), first_part(corpus.valid, data["scored_bytes"])
+
+
+def describe_part(data: dict[str, Any]) -> str:
+    """Which part of the held-out text is scored; nothing where it is all of it."""
+    whole = _corpus(data).valid.size
+    return f"first {data['scored_bytes']:,} of {whole:,} bytes" if data["scored_bytes"] < whole else ""
+
+
+def _corpus(data: dict[str, Any]) -> Corpus:
     # The hash is among the arguments because a file may have changed since it was last opened by this process.
     names = tuple(data["sources"]), tuple(data["valid"])
-    corpus = _open(*names, data["field"], data["errors"], data.get("encoding", UTF8), data["scored_sha256"])
-    return last_part(corpus.train, data["train_bytes"]), first_part(corpus.valid, data["scored_bytes"])
+    return _open(*names, data["field"], data["errors"], data.get("encoding", UTF8), data["scored_sha256"])
 
 
 @lru_cache(maxsize=1)  # the cells of a process are mostly of one text

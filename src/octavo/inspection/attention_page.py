@@ -56,7 +56,7 @@ def attention_parts(one: Inspection, maps: TokenMaps) -> list[Markup]:
     of_heads = join(table(*heads_table(maps), numeric=range(8)), paragraph(HEADS, quiet=True))
     parts = [
         paragraph(CONTEXT_LEFT) if moved else NOTHING,
-        subsection("Attention maps", maps_figure(maps), standing_out, _grid(maps), of_heads),
+        subsection("Attention maps", maps_figure(maps, one.tokens), standing_out, _grid(maps), of_heads),
     ]
     if len(heads_of(maps)) > 1:
         parts.append(subsection("Attention entropy by token", *_token_by_token(one, maps)))
@@ -68,7 +68,7 @@ def logit_lens_part(one: Inspection) -> Markup:
     return subsection("Logit lens", paragraph(LOGIT_LENS), _depth_bars(one), _depth_table(one), _predictions(one))
 
 
-def maps_figure(maps: TokenMaps) -> Markup:
+def maps_figure(maps: TokenMaps, tokens: Sequence[str] = ()) -> Markup:
     """The attention maps of every head."""
     by = -(-len(maps.visible_T) // MAP_CELLS)
     caption = "Rows are the tokens from the top down, columns from left to right what each of them attends to."
@@ -76,7 +76,7 @@ def maps_figure(maps: TokenMaps) -> Markup:
         caption += f" A cell stands for {by} × {by} tokens and shows the largest weight among them."
     layers = [
         [HeadMap(shrink(head.a_TS, by).tolist(), f"head {head.head}", head.kind,
-                 f"{head.entropy:.1f} bits, {head.distance:.1f} tokens back")
+                 f"{head.entropy:.1f} bits, {head.distance:.1f} tokens back", tokens if by == 1 else ())
          for head in heads]
         for heads in by_layer(maps)
     ]  # fmt: skip

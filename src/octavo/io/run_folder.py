@@ -9,6 +9,7 @@ runs no code that is in it, and every value is checked before it is used. `run` 
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
@@ -124,7 +125,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
 def find_run(path: str | Path) -> Path:
     """The folder of a run: as it is named, or, in a comparison's folder, by the name or the title of its row."""
     path = Path(path)
-    if path.exists() or not (path.parent / COMPARISON).is_file():
+    if os.path.exists(path) or not os.path.isfile(path.parent / COMPARISON):  # which take any text, a prompt, say
         return path
     try:
         rows = read_json(path.parent / COMPARISON)["rows"]
@@ -174,8 +175,9 @@ def find_runs(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         return []
-    return sorted(found.parent for pattern in (f"*/{CONFIG}", f"*/*/{CONFIG}") for found in folder.glob(pattern)
-                  if not any(part.startswith(".") for part in found.relative_to(folder).parts))  # fmt: skip
+    # glob.glob leaves out what is hidden, and what vanishes while it looks.
+    found = [one for pattern in (f"*/{CONFIG}", f"*/*/{CONFIG}") for one in glob.glob(pattern, root_dir=folder)]
+    return sorted((folder / one).parent for one in found)
 
 
 def read_json(path: Path, most: int = LARGEST_JSON) -> Any:

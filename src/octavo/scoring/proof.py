@@ -18,7 +18,7 @@ from octavo.scoring.range_coder import choose_streams, compress_bytes, decompres
 from octavo.text import Tokenizer
 
 MIN_PROVED_BYTES = 10_000  # of a text, however long that takes
-TIMED_STEPS = 16  # to estimate how long the others take
+FIRST_STEPS, TIMED_SECONDS = 8, 0.5  # that are timed to estimate how long all of them take
 
 
 def prove_score(
@@ -55,9 +55,9 @@ def proof_seconds(model: LanguageModel[Any], tokens: Tensor) -> float:
     began = perf_counter()
     streams = choose_streams(model, tokens)
     chosen = perf_counter()
-    steps = -(-len(tokens) // streams)
-    timed = min(steps, TIMED_STEPS)
-    encode_tokens(model, tokens[:streams], streams)  # whatever is made once
-    middle = perf_counter()
+    steps, timed = -(-len(tokens) // streams), FIRST_STEPS
+    encode_tokens(model, tokens[: timed * streams], streams)  # which also makes whatever is made once
+    first = perf_counter()
+    timed = min(steps, timed * max(1, int(TIMED_SECONDS / max(1e-3, first - chosen))))
     encode_tokens(model, tokens[: timed * streams], streams)
-    return chosen - began + 2 * steps * (perf_counter() - middle) / timed
+    return chosen - began + 2 * steps * (perf_counter() - first) / timed

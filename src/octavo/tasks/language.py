@@ -129,6 +129,9 @@ class LanguageTask(Task[Run, LanguageData]):
         tokenizer, data.store = self._learn_tokens(recipe, data)
         return Run(untrained_model(recipe, tokenizer), tokenizer)
 
+    def untrained(self, recipe: Recipe, run: Run, data: LanguageData) -> Run:
+        return Run(untrained_model(recipe, run.tokenizer), run.tokenizer)
+
     def suited(self, recipe: Recipe, run: Run) -> Recipe:
         return super().suited(recipe, run).replace(loop=recipe.loop.suiting(run.model))
 

@@ -43,8 +43,7 @@ class Exported:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        place = {"folder": str(self.path), "bytes": self.bytes, "notes": self.notes} if self.path.is_dir() else {
-            "file": str(self.path), "bytes": self.bytes}  # fmt: skip
+        place = {"folder" if self.path.is_dir() else "file": str(self.path), "bytes": self.bytes, "notes": self.notes}
         return {**place, **self.size, "format": self.format}
 
     def __repr__(self) -> str:
@@ -53,7 +52,7 @@ class Exported:
 
 def export(
     run: Run | Encoder | str | Path, target: str | Path | None = None, format: str | None = None,
-    precision: str | None = None, *, replace: bool = True,
+    precision: str | None = None, *, force: bool = False,
 ) -> Exported:  # fmt: skip
     """Write a run's model in a format that other programs read.
 
@@ -64,7 +63,7 @@ def export(
             what KenLM and SRILM read (a name's .gz compresses it); by default what the target's name says (.gguf,
             .onnx, .arpa), or else what suits the model.
         precision: gguf: how weights are stored, float16 (the default), q8_0 (8 bits) or float32.
-        replace: Whether to replace what stands at the target.
+        force: Replace what stands at the target; without it, that is refused.
 
     Returns:
         Where it was written, with notes on what other programs must know.
@@ -73,8 +72,8 @@ def export(
         UserError: The model cannot be written in that format.
 
     Examples:
-        >>> octavo.export("runs/kn3", "kn3.arpa")
-        <octavo export 'kn3.arpa': an ARPA file of n-grams, ... bytes>
+        >>> octavo.export("runs/kn3", "trigrams.arpa")
+        <octavo export 'trigrams.arpa': an ARPA file of n-grams, ... bytes>
     """
     loaded = open_run(run)
     guessed = None if target is None else format_by_name(target)
@@ -84,7 +83,7 @@ def export(
     if target is None and loaded.path is None:
         raise UserError("a run that has no folder needs a target: octavo.export(run, PATH)")
     path = Path(target or loaded.path.parent / f"{loaded.name}{FORMATS[chosen].suffix}")
-    check_new(path, force=replace)
+    check_new(path, force=force)
     notes = export_run(loaded, path, chosen, precision)
     written = path / TENSORS if path.is_dir() else path
     return Exported(path, chosen, written.stat().st_size, size_of_model(loaded)[0], notes)
@@ -110,7 +109,6 @@ def import_model(
         UserError: It is no model that octavo can read, or it is damaged.
 
     Examples:
-        >>> exported = octavo.export("runs/kn3", "kn3.arpa")
         >>> again = octavo.import_model("kn3.arpa", tokenizer_of="runs/kn3")
         >>> before, after = (octavo.evaluate(one, "to be or not to be").bits for one in ("runs/kn3", again))
         >>> abs(before - after) < 1e-3

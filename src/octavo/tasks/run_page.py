@@ -24,6 +24,8 @@ from octavo.pages.sections import facts, paragraph, render_page, reproduce, sect
 from octavo.tasks.run import Run
 from octavo.tasks.task import Recipe, Rows, Task, find_task
 from octavo.tasks.trained_run import TrainedRun
+from octavo.training.diagnosis import Training, TrainingCurve, examine_history
+from octavo.training.diagnosis.curve import bytes_per_token
 
 
 def title_of(run: Run) -> str:
@@ -127,7 +129,8 @@ def render_run_page(recipe: Recipe | None, run: TrainedRun, content: PageContent
     if "train_seconds" in record:
         read = [f"{record[f'train_{unit}']:,} {unit}" for unit in ("tokens", "examples") if f"train_{unit}" in record]
         made["training"] = ", ".join([f"{record['train_seconds']:.2f} s", *read])
-    sections = [*content.sections, training_section(rows, record), *content.about, reproduce(commands, versions(made))]
+    history = join(training_section(rows, record), health_section(run, rows, out))
+    sections = [*content.sections, history, *content.about, reproduce(commands, versions(made))]
     return render_page(content.title, content.lead, sections)
 
 
@@ -141,6 +144,24 @@ def training_section(rows: Rows, record: Mapping[str, Any]) -> Markup:
     if not figure:
         return NOTHING
     return section("Training", figure, _measures(rows), facts(_facts(record)), _events(rows), _samples(rows))
+
+
+def health_section(run: TrainedRun, rows: Rows, out: Path) -> Markup:
+    """What the history of training shows, in the words of `octavo doctor`; empty where nothing was trained."""
+    training = Training.of(run)
+    if training is None or not rows:
+        return NOTHING
+    is_language = run.task == "language"
+    last = next((row.get("stage") for row in reversed(rows) if "step" in row), None)
+    of_stage = [row for row in rows if row.get("stage") == last]
+    curve = TrainingCurve.of(of_stage, bytes_per_token(run) if is_language else 1.0)
+    dropout = getattr(run.model.config, "dropout", 0.0) if is_language else 0.0
+    findings = examine_history(curve, training, str(out), None if is_language else of_stage, dropout)
+    notable = [one for one in findings if one.verdict in ("warning", "note")]
+    described = [(f"{one.verdict}: {one.condition}", one.why) for one in notable]
+    lead = "What the loss and the gradients did during training:" if described else "The course of training was normal."
+    more = paragraph(f"octavo doctor {out} examines the model and the text, too.", quiet=True)
+    return section("Health of the training", paragraph(lead), facts(described), more)
 
 
 def loss_curve(rows: Rows, record: Mapping[str, Any], caption: str = "The loss over the steps.") -> Markup:

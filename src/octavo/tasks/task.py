@@ -157,6 +157,10 @@ class Task(Generic[R, D]):
         """A run with an untrained model."""
         raise NotImplementedError
 
+    def untrained(self, recipe: Recipe, run: R, data: D) -> R:
+        """The same run as it was before training: made again from its settings and seed."""
+        return self.create(recipe, data)
+
     def suited(self, recipe: Recipe, run: R) -> Recipe:
         """The recipe with what suits the model where nothing was asked for."""
         return recipe.replace(optimizer=recipe.optimizer.suiting(run.model))

@@ -13,9 +13,9 @@ from octavo.experiments.compare.intervals import BlockCosts
 from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
 from octavo.io.files import size
 from octavo.text.overlap import REPEAT_BYTES
+from octavo.training.diagnosis.curve import STILL_FALLING, fall_at_the_end
 
 CLOSE, NEAR = 0.03, 0.10  # how much worse than the best may still be a good choice
-STILL_FALLING = 0.01  # of the bits, in the last third of the budget: then more training may help
 WORTH_SAYING = 1.5  # times as fast or as small
 MIN_SAVED_SECONDS, MIN_SAVED_BYTES = 1.0, 1 << 20  # that make a difference to anyone
 MIN_HELD_OUT_BYTES = 1 << 11  # fewer do not tell models apart
@@ -257,12 +257,6 @@ def _more_time(usable: Sequence[CompareRow], evidence: Evidence) -> list[str]:
             f"{_named(done)} did not get better in the last third of the budget: more of it would be wasted."
         )
     return sentences
-
-
-def fall_at_the_end(curve: Curve) -> float:
-    """By how much of its value a curve fell in the last third of the budget; below zero where it rose."""
-    before = [bits for spent, bits in curve if spent <= 2 / 3] or [curve[0][1]]
-    return 1 - curve[-1][1] / min(before)
 
 
 def _behind(row: CompareRow, best: CompareRow, blocks: BlockCosts) -> str:

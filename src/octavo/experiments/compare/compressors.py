@@ -2,7 +2,8 @@
 
 Each is used in the way that suits it best, with the same settings and the same memory for every size:
 
-    difference   C(training text + held-out text) - C(training text), of raw streams without headers
+    difference   C(training text + held-out text) - C(training text), of raw streams without headers; at least what
+                 an empty text takes
     dictionary   the held-out text alone, after a dictionary that is the training text
 
 zlib and zstd can do both, and the smaller size counts; bz2 and xz have no dictionary. What zlib, xz and zstd write for
@@ -122,9 +123,9 @@ def _zstd(memory: int) -> tuple[Any, Any]:
 
 
 def _added(compressed: SizeOf, known: bytes) -> SizeOf:
-    """C(known + data) - C(known); of nothing known, the size itself."""
-    before = compressed(known) if known else 0
-    return lambda data: compressed(known + data) - before
+    """C(known + data) - C(known), but no less than the stream of an empty text; of nothing known, the size itself."""
+    before, least = compressed(known) if known else 0, compressed(b"")
+    return lambda data: max(least, compressed(known + data) - before)
 
 
 COMPRESSORS: dict[str, tuple[Callable[[bytes, int], SizeOf], ...]] = {

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from octavo.config import plain_json
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, open_texts, train_or_resume
+from octavo.experiments.cell import Cell, Json, describe_part, open_texts, train_or_resume
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.intervals import block_bits, block_interval
 from octavo.experiments.compare.rows import CompareRow
@@ -113,7 +113,7 @@ def _measure(
     with timed(stages, "generation"):
         sample, rate = generate_sample(run, cell.options["seed"])
     run.model.cpu()
-    score.label = run.label()
+    score.label = "; ".join(filter(None, (run.label(), describe_part(cell.data))))
     run.record["result"] = score.to_json()
     low, high = interval or (None, None)
     row = CompareRow(

@@ -131,6 +131,7 @@ class Comparing:
         with self.progress:
             try:
                 self.runner.later = ()
+                self.progress.show_rows(())  # the table has been shown
                 self.runner.run([self._proof(best)])
                 return self._conclude()
             except KeyboardInterrupt as stop:

@@ -1,236 +1,181 @@
-"""All examinations of one run, in order; and what counting alone achieves on the same text and tokens, as baselines.
-
-N tokens, P pieces, L tokens of a piece.
-"""
+"""All examinations of one run, of any task: the causes first, then what follows from them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.inspection.doctor import training_history as history
-from octavo.inspection.doctor.curve import Training, TrainingCurve, bytes_per_token
-from octavo.inspection.doctor.finding import Diagnosis, Finding, Verdict, fitting, not_applicable, settings
+from octavo.inspection.doctor.baselines import Baselines, compare_with_baselines, measure_baselines
+from octavo.inspection.doctor.examples import examine_examples, examples_of, label_entropy
+from octavo.inspection.doctor.expectation import Expectation
+from octavo.inspection.doctor.fresh_model import Bench, loss_of, try_set_up
+from octavo.inspection.doctor.inner_workings import attention, evaluation, gates
+from octavo.inspection.doctor.progress import progress
+from octavo.inspection.doctor.text_quality import examine_text, examine_tokenizer
 from octavo.inspection.doctor.unseen_text import context, softmax, through_time
+from octavo.inspection.doctor.weights import examine_weights
 from octavo.io.run_folder import METRICS
-from octavo.models import spec_of
-from octavo.models.bag import BagConfig
-from octavo.models.ngram import NGramConfig
-from octavo.scoring.bits_per_byte import score_text
-from octavo.tasks.corpus import fit_counts, held_out, learnt_text
+from octavo.tasks.corpus import held_out, learnt_text
 from octavo.tasks.run import Run
 from octavo.tasks.task import find_task
-from octavo.text import Split, Tokenizer, tokenize
-from octavo.text.validation_chunks import hold_out
+from octavo.text import Corpus, Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes
+from octavo.training.diagnosis.curve import Training, TrainingCurve, bytes_per_token
+from octavo.training.diagnosis.finding import Diagnosis, Finding, fitting, not_applicable, settings
+from octavo.training.diagnosis.history import examine_history, start
 from octavo.training.metrics_log import read_rows
-
-ORDERS = (2, 3, 4, 5)  # beyond, byte n-grams of a small text gain little, and those of words nothing
-COUNTED = 20_000_000  # bytes of the training part at most: in bytes as tokens, some 20 s on two cores and 1.0 GB
-SCORED = 1 << 18  # bytes of the validation part where the run's own result has to be computed again
-TIE = 0.01  # as good as a baseline: within so much of it
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """One counted model: its cost on the validation part, and on the chunks that the curve is measured on."""
-
-    name: str
-    order: int  # tokens of its n-grams, the predicted one included; 1 is the bag
-    bits_per_byte: float
-    held_out: float | None = None
-
-
-@dataclass(frozen=True)
-class Baselines:
-    """The baselines, the run's own result on the same text, and how they were found."""
-
-    rows: tuple[Baseline, ...]
-    own: float
-    impossible: int = 0
-    counted: int = 0  # bytes
-    whole: bool = True  # whether all of the training part was counted
-
-    def find(self, order: int) -> Baseline:
-        return next(row for row in self.rows if row.order == order)
-
-    def for_curve(self, row: Baseline) -> float:
-        """What the held-out curve is compared with: the same pieces where they could be had."""
-        return row.bits_per_byte if row.held_out is None else row.held_out
-
-
-def measure_baselines(run: Run, valid: Split) -> Baselines:
-    """Count the run's training part and score its validation part; the run itself is scored only where it was not."""
-    result = run.record.get("result", {})
-    own, impossible = result.get("bits_per_byte"), int(result.get("impossible") or 0)
-    if impossible:
-        own = math.inf
-    if own is None or valid.size > COUNTED:
-        valid = Split(valid.text, valid.start, valid.start + min(valid.size, SCORED))
-        score = score_text(run.model, run.tokenizer, valid, "validation")
-        own, impossible = score.bits_per_byte, score.impossible
-    train = learnt_text(run)
-    part = Split(train.text, train.start, train.start + min(train.size, COUNTED))
-    x_N, pieces_PL = _learnt_from(run, tokenize(part, run.tokenizer).tokens)
-    rows = []
-    for order in (1, *ORDERS):
-        config: Any = BagConfig() if order == 1 else NGramConfig(order=order)
-        kind, name = ("bag", f"bag of {run.tokenizer.unit}") if order == 1 else ("ngram", f"{order}-gram")
-        model = fit_counts(kind, torch.from_numpy(x_N.astype(np.int32)), config, run.tokenizer).model
-        bits = score_text(model, run.tokenizer, valid, name).bits_per_byte
-        rows.append(Baseline(name, order, bits, piece_bits(model, run.tokenizer, pieces_PL)))
-    return Baselines(tuple(rows), float(own), impossible, part.size, part.size == train.size)
-
-
-def _learnt_from(run: Run, x_N: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The tokens that the run learnt from, and the validation chunks taken out of them, if they are the run's own."""
-    training = run.record.get("training")
-    if isinstance(training, dict):
-        held = hold_out(x_N, run.tokenizer.begin)
-        if held.pieces_PL.size and held.identity == training.get("held"):
-            return held.train_N, held.pieces_PL
-    return x_N, np.empty((0, 0), np.int64)
-
-
-@torch.no_grad()
-def piece_bits(model: LanguageModel[Any], tokenizer: Tokenizer, pieces_PL: NDArray[Any]) -> float | None:
-    """Bits per byte of pieces that are each read from their own beginning, as the checks of training read them."""
-    if not pieces_PL.size:
-        return None
-    logp_PL = model.score(torch.from_numpy(pieces_PL.astype(np.int64)))
-    scored = logp_PL[torch.from_numpy(pieces_PL != model.begin)]  # a document's begin inside a piece is free
-    return float(-scored.double().sum()) / math.log(2) / max(1, sum(len(tokenizer.decode(x_L)) for x_L in pieces_PL))
-
-
-def passed(curve: TrainingCurve, baseline: float) -> int | None:
-    """The step of the first check that is below a baseline."""
-    return next((check.step for check in curve.checks if check.bits < baseline), None)
-
-
-def place(own: float, rows: Sequence[Baseline]) -> str:
-    """Between which baselines a result stands, in words."""
-    beaten = [row for row in rows if own < (1 - TIE) * row.bits_per_byte]
-    tied = [row for row in rows if row not in beaten and own <= (1 + TIE) * row.bits_per_byte]
-    above = [row for row in rows if row not in (*beaten, *tied)]
-    places = []
-    if beaten:
-        places.append(f"better than the {min(beaten, key=lambda row: row.bits_per_byte).name}")
-    if tied:
-        places.append(f"as good as the {tied[0].name}")
-    if above:
-        places.append(f"worse than the {max(above, key=lambda row: row.bits_per_byte).name}")
-    return ", ".join(places)
-
-
-def compare_with_baselines(
-    baselines: Baselines, curve: TrainingCurve, model: LanguageModel[Any], longer: str = "", ill: bool = True
-) -> Finding:  # fmt: skip
-    """Where the run's result stands among what counting achieves.
-
-    `longer` is how to train for longer, if that helps; `ill` whether other findings say what is wrong.
-    """
-    name, own = "baselines", baselines.own
-    # A model must equal the n-gram of its own order; one with a state, the 2-gram.
-    field = model.receptive_field if spec_of(model).fitting == "counts" else None
-    wanted = baselines.find(min(2 if field is None else 1 + field, max(ORDERS)))
-    best = min(baselines.rows, key=lambda row: row.bits_per_byte)
-    # Where a baseline has no result for the same pieces, the curve is of other text, and shows only what was beaten.
-    rows = [
-        asdict(row) | {"passed_at": passed(curve, baselines.for_curve(row)) if known else None}
-        for row in baselines.rows for known in [row.held_out is not None or own < row.bits_per_byte]
-    ]  # fmt: skip
-    values = {"bits_per_byte": own, "baselines": rows, "counted_bytes": baselines.counted, "whole": baselines.whole}
-    measured, expected = f"{own:.4f} bits per byte", f"{wanted.name}: {wanted.bits_per_byte:.4f}"
-    how = "" if baselines.whole else f" (baselines counted on the first {baselines.counted / 1e6:.0f} MB of the text)"
-    other = curve.checks and any(row.held_out is None for row in baselines.rows)
-    about = " The curve is of other held-out text than the baselines, so the steps are approximate." if other else ""
-    why = f"{place(own, baselines.rows)}{how}.{about}"
-    if not math.isfinite(own):
-        infinite = f"{baselines.impossible:,} tokens are impossible for the model, so its bits are infinite."
-        advice = ("an estimator that leaves nothing out: --estimator kneser-ney", "more smoothing: --k 1")
-        return Finding(name, "warning", "infinite", expected, infinite, advice, values)
-    verdict: Verdict = "ok"
-    if own > (1 + TIE) * wanted.bits_per_byte:
-        verdict = "warning"
-    elif own > (1 + TIE) * best.bits_per_byte and spec_of(model).fitting != "counts":
-        verdict, expected = "note", f"{best.name}: {best.bits_per_byte:.4f}"
-    if verdict == "ok":
-        return Finding(name, verdict, measured, f"at most the {expected}", why, (), values)
-    sizes = {flag: getattr(model.config, flag, 0) for flag in ("width", "hidden")}
-    tries = (longer, *(f"a wider model: --{flag} {2 * size}" for flag, size in sizes.items() if size))
-    if own > baselines.find(1).bits_per_byte:  # more weights do not mend what has learnt nothing
-        tries = ("what the other findings say",) if ill else (longer,)
-    return Finding(name, verdict, measured, f"at most the {expected}", why, tuple(filter(None, tries)), values)
-
 
 QUICK = "left out by --quick"
 MODEL = ("softmax", "gradient flow", "context")  # found by examining the model, not its history
 READ = 2_000_000  # bytes of the validation part that the model is examined with
+TOKENIZED = 200_000  # bytes of each part that the tokenizer is examined with
+CAUSES = (
+    "evaluation", "text", "tokenizer", "start", "weights", "events", "stability", "gates", "attention", "examples",
+    "gradient lengths", "units", "overfitting", "progress", "gradient flow", "softmax", "baselines", "context",
+)  # fmt: skip
+LEADING = {  # causes among what is measured last
+    "impossible tokens": "tokenizer", "order too high": "tokenizer", "stopped too early": "examples",
+}  # fmt: skip
 
 
 def examine(run: Any, quick: bool = False) -> Diagnosis:
-    """Examine a run of any task; of one that is no language model, the history of its training.
+    """Examine a run of any task. `quick` leaves out the baselines, which have to be counted.
 
-    `quick` leaves the baselines out. An unfinished language model is examined with its best weights so far.
+    An unfinished language model is examined with its best weights so far.
     """
     training, name = Training.of(run), str(run.path or run.name)
     path = run.path / METRICS if run.path is not None else None
     rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
-    if isinstance(run, Run) and run.task == "language":
-        findings = _examine_language(run, TrainingCurve.of(rows, bytes_per_token(run)), training, quick)
-    else:
-        names = [row.get("stage") for row in rows if "step" in row] or [None]  # of several, the first starts anew
-        first, last = ([row for row in rows if row.get("stage") == name] for name in (names[0], names[-1]))
-        curve, choices = TrainingCurve.of(first, 1.0), find_task(run.task).choices(run)
-        findings = [
-            history.start(curve, choices, what="answer"),
-            history.falling_measure(TrainingCurve.of(last, 1.0), last, training),
-            history.learning_rate(curve, training, choices), history.gradient_lengths(curve, training),
-            history.events(curve, training, name),
-        ]  # fmt: skip
-    own = settings(run.model, training)
-    return Diagnosis(name, tuple(replace(one, advice=fitting(one.advice, run.model, own)) for one in findings))
-
-
-def _examine_language(run: Run, curve: TrainingCurve, training: Training | None, quick: bool) -> list[Finding]:
-    """The findings of a language model, in the order of their report."""
-    if training is not None and not training.finished:
+    is_language = isinstance(run, Run) and run.task == "language"
+    if is_language and training is not None and not training.finished:
         _take_latest(run)
-    valid: Split | None = None
+    bench, why_not = try_set_up(run)
+    with ExitStack() as stack:
+        for stage in (bench.trained, bench.fresh) if bench is not None else ():
+            stack.enter_context(stage.around())
+        if is_language:
+            findings = _examine_language(run, rows, training, bench, why_not, quick)
+        else:
+            findings = _examine_examples(run, rows, training, bench, why_not)
+    own = settings(run.model, training)
+    fitted = [replace(one, advice=fitting(one.advice, run.model, own)) for one in findings]
+    return Diagnosis.of(name, sorted(fitted, key=lambda one: CAUSES.index(LEADING.get(one.condition, one.name))))
+
+
+def _examine_model(
+    run: Any, curve: TrainingCurve, training: Training | None, bench: Bench | None, why_not: str, choices: int
+) -> list[Finding]:
+    """What the same settings and seed tell of a model of any task: its start, its weights, whether it is random."""
+    what = "token" if isinstance(run, Run) and run.task == "language" else "answer"
+    config = run.model.config
+    expects_itself = getattr(config, "tied", False) and getattr(config, "init", "") == "zero"
+    if bench is None:
+        missing = [not_applicable(name, why_not) for name in ("weights", "units", "evaluation")]
+        return [start(curve, choices, None, expects_itself, what), *missing]
+    first = loss_of(bench.fresh, 0, True, bench.recipe.seed)
+    return [
+        start(curve, choices, first, expects_itself, what), *examine_weights(bench, training, curve.steps),
+        evaluation(bench),
+    ]  # fmt: skip
+
+
+def _examine_examples(
+    run: Any, rows: list[dict[str, Any]], training: Training | None, bench: Bench | None, why_not: str
+) -> list[Finding]:
+    """The findings of a run that is no language model; of several stages, the first starts anew."""
+    names = [row.get("stage") for row in rows if "step" in row] or [None]
+    first, last = ([row for row in rows if row.get("stage") == name] for name in (names[0], names[-1]))
+    curve, choices = TrainingCurve.of(first, 1.0), find_task(run.task).choices(run)
+    data = bench.data if bench is not None else _data_of(run)
+    examples = examples_of(data)
+    findings = [
+        *_examine_model(run, curve, training, bench, why_not, choices),
+        *examine_history(TrainingCurve.of(last, 1.0), training, str(run.path or run.name), last),
+        progress(curve, training, choices, label_entropy(examples)),
+    ]  # fmt: skip
+    if isinstance(data, Corpus):
+        findings.append(examine_text(data.train, data.valid))
+    if examples is not None:
+        findings.append(examine_examples(examples, run.record.get("result", {}), bench, curve.steps))
+    return findings
+
+
+def _data_of(run: Any) -> Any:
+    """The data of a run that was not trained step by step; None where they cannot be had any more."""
     try:
-        valid, why_not = held_out(run)[1], ""
-    except UserError as error:
-        why_not = f"the run's own text is needed: {str(error).partition(';')[0]}"
-    overfits = history.overfitting(curve, training)
-    baselines, why_none = None, QUICK if quick else why_not
-    if valid is not None and not quick:
-        try:
-            baselines = measure_baselines(run, valid)
-        except UserError as error:  # there are tokenizers that count models cannot have
-            why_none = str(error).partition(";")[0]
-    bag, bigram = (baselines.for_curve(baselines.find(order)) if baselines else None for order in (1, 2))
-    config, own = run.model.config, settings(run.model, training)
-    is_even = getattr(config, "tied", False) and getattr(config, "init", "") == "zero"
-    first, *others = (
-        history.start(curve, run.model.vocab, is_even), overfits,
-        history.learning_rate(curve, training, run.model.vocab, bag, bigram),
-        *_unseen_text(run, valid, why_not, history.gradient_lengths(curve, training)),
-        history.events(curve, training, str(run.path or run.name)),
-    )  # fmt: skip
+        return run.data()
+    except UserError:
+        return None
+
+
+def _examine_language(
+    run: Run, rows: list[dict[str, Any]], training: Training | None, bench: Bench | None, why_not: str, quick: bool
+) -> list[Finding]:
+    curve, name = TrainingCurve.of(rows, bytes_per_token(run)), str(run.path or run.name)
+    valid, baselines, why_gone, why_none = _measure_text(run, quick)
+    known = Expectation(what=run.tokenizer.unit)
+    if baselines is not None:
+        bag, pairs = (baselines.for_curve(baselines.find(order)) for order in (1, 2))
+        known = Expectation(bag, pairs, run.tokenizer.unit)
+    findings = [
+        *_examine_model(run, curve, training, bench, why_not, run.model.vocab),
+        *examine_history(curve, training, name, dropout=getattr(run.model.config, "dropout", 0.0)),
+        progress(curve, training, run.model.vocab, known, getattr(run.model.config, "width", 0)),
+        *(_unseen_text(run, valid) if valid is not None else [not_applicable(name, why_gone) for name in UNSEEN]),
+    ]  # fmt: skip
     if baselines is None:
-        return [first, not_applicable("baselines", why_none), *others]
-    longer = _longer(run, curve, training) if overfits.verdict != "warning" else ""
-    fitted = [replace(one, advice=fitting(one.advice, run.model, own)) for one in (first, *others)]
+        return [*findings, not_applicable("baselines", why_none)]
+    overfits = any(one.name == "overfitting" and one.verdict == "warning" for one in findings)
+    longer = "" if overfits else _longer(run, curve, training)
+    own = settings(run.model, training)
+    fitted = [replace(one, advice=fitting(one.advice, run.model, own)) for one in findings]
     is_ill = _is_ill(fitted, curve, training)
-    return [first, compare_with_baselines(baselines, curve, run.model, longer, is_ill), *others]
+    return [*findings, compare_with_baselines(baselines, curve, run.model, longer, is_ill)]
+
+
+UNSEEN = ("text", "tokenizer", "gates", "attention", "softmax", "gradient flow", "context")
+
+
+def _measure_text(run: Run, quick: bool) -> tuple[Split | None, Baselines | None, str, str]:
+    """The held-out text and the baselines; for each that is None, why."""
+    try:
+        valid = held_out(run)[1]
+    except UserError as error:
+        gone = f"the run's own text is needed: {str(error).partition(';')[0]}"
+        return None, None, gone, QUICK if quick else gone
+    if quick:
+        return valid, None, "", QUICK
+    try:
+        return valid, measure_baselines(run, valid), "", ""
+    except UserError as error:  # there are tokenizers that count models cannot have
+        return valid, None, "", str(error).partition(";")[0]
+
+
+def _unseen_text(run: Run, valid: Split) -> list[Finding]:
+    """The text and what the model does with the validation part of it."""
+    x_N = torch.from_numpy(tokenize(_first(valid, READ), run.tokenizer).tokens[1:].astype(np.int64))  # without begin
+    x_T = x_N[x_N != run.model.begin].tolist()
+    try:
+        train = learnt_text(run)
+        tokens_N = tokenize(_first(train, TOKENIZED), run.tokenizer).tokens.astype(np.int64)
+        of_text = [examine_text(train, valid),
+                   examine_tokenizer(run.tokenizer, tokens_N, _first(valid, TOKENIZED).read())]  # fmt: skip
+    except UserError as error:
+        of_text = [not_applicable(name, str(error).partition(";")[0]) for name in ("text", "tokenizer")]
+    return [
+        *of_text, gates(run.model, x_T), attention(run.model, x_T), softmax(run.model, x_N),
+        through_time(run.model, x_N), context(run.model, run.tokenizer, x_N),
+    ]  # fmt: skip
+
+
+def _first(split: Split, size: int) -> Split:
+    return Split(split.text, split.start, split.start + min(split.size, size))
 
 
 def _longer(run: Run, curve: TrainingCurve, training: Training | None) -> str:
@@ -245,7 +190,8 @@ def _is_ill(findings: Sequence[Finding], curve: TrainingCurve, training: Trainin
     """Whether the findings say what else is wrong with a run than that it was short."""
     notable = [one for one in findings if one.advice and one.verdict in ("note", "warning")]
     if training is not None and training.is_short(curve.steps):  # what the model does not do yet is no illness
-        return any(one.verdict == "warning" and one.name not in MODEL for one in notable)
+        causes = [one for one in notable if one.name not in MODEL and training.longer() not in one.advice]
+        return any(one.verdict == "warning" for one in causes)
     return any(training is None or training.longer() not in one.advice for one in notable)
 
 
@@ -258,13 +204,3 @@ def _take_latest(run: Run) -> None:
     weights = tensors.get("best") or tensors.get("weights") or {}
     check_shapes(weights, dict(run.model.named_parameters()), "weights")
     run.model.load_state_dict(weights, strict=False)
-
-
-def _unseen_text(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:
-    """What the model does with the validation text."""
-    if valid is None:
-        first, *others = (not_applicable(name, why_not) for name in MODEL)
-        return [first, lengths, *others]
-    part = Split(valid.text, valid.start, valid.start + min(valid.size, READ))
-    x_N = torch.from_numpy(tokenize(part, run.tokenizer).tokens[1:].astype(np.int64))  # without begin in front
-    return [softmax(run.model, x_N), lengths, through_time(run.model, x_N), context(run.model, run.tokenizer, x_N)]

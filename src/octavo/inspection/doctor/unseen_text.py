@@ -15,11 +15,11 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.costs import cost_of, one_token
-from octavo.inspection.doctor.finding import GATES, LOOKS, Finding, Verdict, not_applicable, percent
 from octavo.inspection.gradient_flow import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
 from octavo.io.progress import progress
 from octavo.models import spec_of
 from octavo.text import Tokenizer
+from octavo.training.diagnosis.finding import GATES, LOOKS, Finding, Verdict, not_applicable, percent
 
 ROWS, LEAD, JUDGED = 64, 32, 64  # 4,096 predictions, each after at least 32 tokens: a share is then right to 1 %
 SURE = 0.99  # a top probability above it is a saturated softmax: its gradient is below a hundredth
@@ -96,24 +96,25 @@ def softmax(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     expected = f"sure at most {100 * OVERCONFIDENT_NOTE:.0f} points more than right"
     values = asdict(found) | {"overconfidence": over}
     verdict: Verdict = "ok"
+    condition = ""
     why = f"it expects a cost of {found.entropy:.2f} bits per token, and the cost is {found.bits:.2f}."
     neural = any(True for _ in model.parameters())
     advice: tuple[str, ...] = ()
     if over > OVERCONFIDENT_NOTE:
-        verdict = "warning" if over > OVERCONFIDENT else "note"
+        verdict, condition = "warning" if over > OVERCONFIDENT else "note", "overconfidence"
         why = f"the softmax is surer than it is right: {why}"
         advice = TAMER if neural else SMOOTHER
     if found.sure >= ENOUGH_SURE and found.sure_wrong > SURE_AND_WRONG:
-        verdict, advice = "warning", TAMER if neural else SMOOTHER
+        verdict, advice, condition = "warning", TAMER if neural else SMOOTHER, "saturated softmax"
         why = (
             f"the softmax is saturated: it is over {percent(SURE, 0)} sure in {percent(found.sure)} of predictions, "
             f"{percent(found.sure_wrong)} of those are wrong{', with hardly any gradient left' * neural}. "
             f"{why.capitalize()}"
         )
     elif found.logits > LOGITS and neural:
-        verdict, advice = "warning", ("a lower --learning-rate", "more --weight-decay")
+        verdict, advice, condition = "warning", ("a lower --learning-rate", "more --weight-decay"), "saturated softmax"
         why = f"the logits are huge: the top one is {found.logits:.0f} over the mean. {why.capitalize()}"
-    return Finding(name, verdict, measured, expected, why, advice, values)
+    return Finding(name, verdict, measured, expected, why, advice, values, condition)
 
 
 TAMER = (
@@ -149,22 +150,22 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     if flow.norms[-1] > GROWS * flow.norms[0] > 0:
         why = "the gradient grows on its way back: what happened long ago shakes every step."
         tamer = ("a lower --learning-rate", "--init orthogonal")
-        return Finding(name, "warning", measured, expected, why, tamer, values)
+        return Finding(name, "warning", measured, expected, why, tamer, values, "exploding gradients")
     if steps is None or steps >= FAIR_RANGE:
         lesson = "what to attend to" if spec_of(model).family == "attention" else "what to remember"
         why = f"the loss can teach the model {lesson}."
         return Finding(name, "ok", measured, expected, why, (), values)
     if steps == 0:
         why = "no gradient arrives at all: the model does not read its state."
-        return Finding(name, "warning", "does not arrive", expected, why, advice, values)
+        return Finding(name, "warning", "does not arrive", expected, why, advice, values, "vanishing gradients")
     verdict: Verdict = "warning" if steps < SHORT_RANGE else "note"
     why = f"the gradient vanishes: what was {steps} tokens ago gets less than a hundredth of it, and cannot be learnt."
     if spec_of(model).family == "attention":
         why = f"it hardly attends to the past: what was {steps} tokens ago gets less than a hundredth of the gradient."
-    return Finding(name, verdict, measured, expected, why, advice, values)
+    return Finding(name, verdict, measured, expected, why, advice, values, "vanishing gradients")
 
 
-LENGTHS = (0, 1, 2, 4, 8, 16, 32)
+LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
 K = LENGTHS[-1]
 CONTEXT_LEAD = 128  # tokens before the first that is judged: what counts as all of the context
 CONTEXT_ROWS = 16  # stretches of text
@@ -228,9 +229,14 @@ def _carried(model: LanguageModel[Any], x_RS: Tensor) -> Tensor:
     return torch.cat(found, 1)
 
 
-def used(bits: dict[int | None, float]) -> int | None:
-    """The shortest context beyond which a longer one saves nothing to speak of; None: longer than the longest cut."""
+def used(bits: dict[int | None, float], field: int | None = None) -> int | None:
+    """The shortest context beyond which a longer one saves nothing to speak of; None: longer than the longest cut.
+
+    Never more than `field`, the tokens that the model sees at all: a longer cut only begins its text elsewhere.
+    """
     for k in LENGTHS:
+        if field is not None and k >= field:
+            return field
         longer = min(value for j, value in bits.items() if j is None or j >= k)
         if bits[k] <= (1 + NOTHING) * longer:
             return k
@@ -261,11 +267,13 @@ def required_field(model: LanguageModel[Any]) -> int | None:
 
 def judge(bits: dict[int | None, float], field: int | None, tokens: int) -> Finding:
     """The finding, from bits per byte by the length of the context."""
-    length = used(bits)
+    length = used(bits, field)
     named = {"all" if k is None else str(k): value for k, value in bits.items()}
     values = {"bits_per_byte": named, "used": length, "tokens": tokens, "receptive_field": field}
     words = f"more than {K}" if length is None else f"about {length}"
-    measured = f"uses {words} token{'s' * (length != 1)}"
+    if field is not None:
+        words = f"{length} of its {field}"
+    measured = f"uses {words} token{'s' * ((length if field is None else field) != 1)}"
     wanted = FAIR if field is None else min(1, field)
     expected = (
         f"{wanted} or more" if field is None else "none" if field == 0 else "1" if field == 1 else f"1 to {field}"
@@ -281,4 +289,4 @@ def judge(bits: dict[int | None, float], field: int | None, tokens: int) -> Find
             why = f"the context is never used: its cost is the same without it; {why}"
         elif length == 1:
             why = f"only the last token is used, as by a 2-gram; {why}"
-    return Finding("context", verdict, measured, expected, why, advice, values)
+    return Finding("context", verdict, measured, expected, why, advice, values, "context unused" if advice else "")

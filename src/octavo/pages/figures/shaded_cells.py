@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from octavo.pages.figures.svg import WIDTH, Drawing, figure, rect, shape, words
+from octavo.pages.figures.svg import WIDTH, Drawing, figure, rect, shape, shorten, words
 from octavo.pages.markup import element, join
 from octavo.pages.sections import captioned
 
 BOUNDS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5)  # the weights above which a cell is darker
 OPACITIES = (0.07, 0.16, 0.28, 0.42, 0.58, 0.78, 1.0)
 SCALE_STEP = 52  # units of a shade in the scale
+TOKEN_SIZE, TOKEN_CHARACTER = 0.85, 0.55  # cells: the height of a token's letters, and the width of one
+MAX_TOKEN = 8  # characters of a token that are written beside a map
 
 
 class HeadMap(NamedTuple):
@@ -29,6 +31,7 @@ class HeadMap(NamedTuple):
     name: str
     kind: str
     summary: str
+    tokens: Sequence[str] = ()  # of the rows and of the columns, where there is a row for each
 
 
 def attention_maps(layers: Sequence[Sequence[HeadMap]], caption: str) -> Markup:
@@ -48,12 +51,27 @@ def _head(layer: int, head: HeadMap) -> Markup:
     C, meaning = len(head.weights), f"layer {layer} {head.name}: {head.summary}"
     shades = cell_paths((bisect.bisect_left(BOUNDS, weight) - 1 for weight in row) for row in head.weights)
     paths = [shape("path", fill_opacity=OPACITIES[shade], d=d) for shade, d in sorted(shades.items()) if shade >= 0]
+    written = [shorten(token, MAX_TOKEN) for token in head.tokens]
+    margin = round(TOKEN_CHARACTER * max(map(len, written), default=0) + 0.4, 2) if written else 0
+    ground = rect(0, 0, C, C, fill="panel", stroke="line", stroke_width=0.05)
     svg = shape(
-        "svg", element("title", meaning), *paths, fill="main", viewBox=f"0 0 {C} {C}",
-        shape_rendering="crispEdges", role="img", aria_label=meaning,
+        "svg", element("title", meaning), ground, shape("g", *paths, shape_rendering="crispEdges"),
+        *(label for i, token in enumerate(written) for label in _token_labels(i, token, max(map(len, written)) > 1)),
+        fill="main", viewBox=f"{-margin:g} {-margin:g} {C + margin:g} {C + margin:g}", role="img", aria_label=meaning,
     )  # fmt: skip
     kind = element("b", head.kind) if head.kind else ""
     return element("div", svg, element("p", f"{head.name} ", kind, element("span", head.summary)))
+
+
+def _token_labels(i: int, token: str, turned: bool) -> tuple[Markup, Markup]:
+    """A token beside its row, and above its column; turned, where tokens are longer than a column is wide."""
+    look: dict[str, Any] = {"fill": "quiet", "font_size": TOKEN_SIZE, "class_": "token"}
+    x, y = -0.25, i + 0.5 + 0.35 * TOKEN_SIZE
+    beside = words(x, y, token, "end", **look)
+    if not turned:
+        return beside, words(i + 0.5, -0.25, token, "middle", **look)
+    above = f"translate({i + 0.5 + 0.35 * TOKEN_SIZE:g} -0.25) rotate(-90)"
+    return beside, words(0, 0, token, transform=above, **look)
 
 
 def cell_paths(rows: Iterable[Iterable[Any]]) -> dict[Any, str]:
@@ -81,6 +99,7 @@ def _scale() -> Markup:
 
 
 MAP_COLOUR = "#ff8c1a"  # visible on dark and on bright pixels
+MAP_STEPS = 5  # of the scale
 MAX_OPACITY, MIN_SHARE = 0.85, 0.02  # of the map laid over the image
 
 Pixels = Sequence[Sequence[str]]  # rows of colours, #rrggbb
@@ -106,8 +125,21 @@ def image_symbol(name: str, pixels: Pixels) -> Markup:
 
 
 def thumbnails(drawn: Sequence[Thumbnail]) -> Markup:
-    """Several beside each other, as many as the page has room for."""
-    return element("div", join(*map(_thumbnail, drawn)), class_="thumbs")
+    """Several beside each other, as many as the page has room for; and what the colour laid over them means."""
+    legend = _map_scale() if any(one.weights is not None for one in drawn) else ""
+    return join(legend, element("div", join(*map(_thumbnail, drawn)), class_="thumbs"))
+
+
+def _map_scale() -> Markup:
+    """From the patch with the least weight of an image to that with the most."""
+    steps = [
+        rect(SCALE_STEP * i, 0, 50, 10, fill=MAP_COLOUR, fill_opacity=round(MAX_OPACITY * i / MAP_STEPS, 2),
+             stroke="line") for i in range(MAP_STEPS + 1)
+    ]  # fmt: skip
+    ends = [words(0, 22, "least weight", fill="quiet"),
+            words(SCALE_STEP * MAP_STEPS + 50, 22, "most", "end", fill="quiet")]  # fmt: skip
+    size = {"viewBox": f"0 0 {SCALE_STEP * (MAP_STEPS + 1)} 26", "class_": "shades"}
+    return shape("svg", *steps, *ends, **size, role="img", aria_label="the colour of the weights over an image")
 
 
 def _thumbnail(one: Thumbnail) -> Markup:
@@ -134,6 +166,7 @@ def _weights(weights: Sequence[Sequence[float]], size: dict[str, Any]) -> Markup
 
 
 GAP, TITLE = 24, 16  # units: between matrices, the height of a title
+MATRIX_SCALE = 22  # units below the matrices, for what the shades mean
 MIN_OPACITY = 0.12  # of a cell that is not zero
 
 
@@ -156,4 +189,14 @@ def shaded_matrices(matrices: Sequence[tuple[str, Any]], caption: str) -> Markup
         ]
         shapes.append(shape("g", *cells, fill="main", stroke="line", stroke_width=0.6))
         sizes.append(f"{title}: {rows} by {columns}, {sum(value != 0 for row in matrix for value in row)} not zero")
-    return figure(Drawing(TITLE + tallest + 2, tuple(shapes), "; ".join(sizes)), caption)
+    legend = _matrix_scale(TITLE + tallest + 8)
+    return figure(Drawing(TITLE + tallest + MATRIX_SCALE, (*shapes, *legend), "; ".join(sizes)), caption)
+
+
+def _matrix_scale(y: float) -> list[Markup]:
+    """What the shades of a matrix mean: empty is zero, full the largest number in it."""
+    shades = [0.0, MIN_OPACITY, *((MIN_OPACITY + (1 - MIN_OPACITY) * i / 4) for i in range(1, 5))]
+    cells = [rect(30 + 14 * i, y, 14, 10, fill="main", fill_opacity=round(shade, 2), stroke="line", stroke_width=0.6)
+             for i, shade in enumerate(shades)]  # fmt: skip
+    right = 30 + 14 * len(shades) + 6
+    return [words(24, y + 9, "0", "end", fill="quiet"), *cells, words(right, y + 9, "largest in size", fill="quiet")]

@@ -46,7 +46,7 @@ FEW_SETTINGS = 8  # a config with no more shows all of them first
 CHOICES = {"tokenizer": tuple(VOCAB), "attention": tuple(kinds_for("text"))}  # of settings that are names
 IMAGE_CHOICES = {"attention": tuple(kinds_for("image"))}
 NOT_TRAINED = ("arpa",)  # choices of imported models
-NOT_OFFERED = ("min_count", "split", "errors")  # of what is read, which a page does not show
+NOT_OFFERED = ("min_count", "split", "errors", "encoding")  # of what is read, which a page does not show
 LOOP_SETTINGS, OPTIMIZER_SETTINGS = ("batch_size", "sequence_length", "evaluations"), ("learning_rate", "optimizer")
 
 

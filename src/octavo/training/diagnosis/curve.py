@@ -11,7 +11,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from octavo.config import from_json
-from octavo.tasks.run import Run
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.schedule import Budget
@@ -21,6 +20,7 @@ LEAST_LOSS = 1e-9  # nats: a classifier's may be 0, and losses are compared by t
 NEAR = 0.05  # of the run: points so close to a step speak for it
 FASTER, SLOWER = 3.0, 0.25  # times a rate that is not unusual; rates matter by factors, not by percents
 FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many are what to try
+LEAST_CHECKS = 4  # evaluations on held-out text that make a curve of their own
 UNUSUAL = 2.0  # times more or less than the default: then the default is what to try first
 
 
@@ -37,6 +37,16 @@ class Check(NamedTuple):
 
     step: int
     bits: float  # per byte
+    seconds: float = 0.0  # since training began, where the log says it
+
+
+STILL_FALLING = 0.01  # of the bits, in the last third of the budget: then more training may help
+
+
+def fall_at_the_end(curve: Sequence[tuple[float, float]]) -> float:
+    """By how much of its value a curve (share of the budget, bits) fell in the last third; below zero where it rose."""
+    before = [bits for spent, bits in curve if spent <= 2 / 3] or [curve[0][1]]
+    return 1 - curve[-1][1] / min(before)
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,7 @@ class TrainingCurve:
             if loss is not None:
                 points.append(LoggedStep(step, max(loss, LEAST_LOSS), norm))
             if held is not None:
-                checks.append(Check(step, held))
+                checks.append(Check(step, held, as_number(row.get("seconds")) or 0.0))
         end = again or last
         points = [point for point in points if point.step <= end]
         checks = [check for check in checks if check.step <= end]
@@ -100,6 +110,17 @@ class TrainingCurve:
         """Nats a token as bits per byte."""
         return loss / math.log(2) / self.bytes_per_token
 
+    def fall_at_the_end(self, by_time: bool = False) -> float:
+        """By how much of its value the held-out loss, or of few evaluations the training loss, fell in the end.
+
+        `by_time`: the budget is one of seconds, so the shares of it are too, as `octavo compare` counts them.
+        """
+        if len(self.checks) < LEAST_CHECKS:
+            return 1 - self.mean(0.9, 1) / self.mean(0.7, 0.8)
+        places = [check.seconds if by_time else float(check.step) for check in self.checks]
+        total = max(places[-1], 1e-9)
+        return fall_at_the_end([(x / total, check.bits) for x, check in zip(places, self.checks, strict=True)])
+
 
 @dataclass(frozen=True)
 class Training:
@@ -112,6 +133,7 @@ class Training:
     why: str = ""  # it ended
     usual: OptimizerConfig = field(default_factory=OptimizerConfig)  # the model's learning rates if nothing is said
     best_measure: str = ""  # by which the best weights were chosen
+    task_settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Any) -> Training | None:
@@ -124,7 +146,7 @@ class Training:
             from_json(OptimizerConfig, record.get("optimizer", {})).suiting(run.model),
             from_json(LoopConfig, record.get("loop", {})),
             epoch if type(epoch) is int else 0, bool(record.get("finished")), str(record.get("why", "")),
-            OptimizerConfig().suiting(run.model), str(record.get("best_measure", "")),
+            OptimizerConfig().suiting(run.model), str(record.get("best_measure", "")), record.get("settings", {}),
         )  # fmt: skip
 
     def higher_rate(self) -> str:
@@ -164,6 +186,16 @@ class Training:
         """Whether so few steps were taken, or so little of the text was read, that little can have been learnt."""
         return steps < FEW_STEPS or steps < self.steps_per_epoch / 2
 
+    @property
+    def lowered(self) -> float:
+        """How many times below the usual ones all learning rates are; 1 where they are not."""
+        return max(1.0, *[float(min(getattr(self.usual, n) / getattr(self.optim, n) for n in self._names()))])
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the budget is one of seconds."""
+        return bool(self.loop.budget) and Budget.parse(self.loop.budget).kind == "seconds"
+
     def _names(self) -> list[str]:
         has_muon = self.optim.optimizer == "muon" and self.usual.muon_learning_rate
         return ["learning_rate", "muon_learning_rate"] if has_muon else ["learning_rate"]
@@ -173,7 +205,7 @@ class Training:
         return " ".join(f"--{name.replace('_', '-')} {value:.3g}" for name, value in changed.items())
 
 
-def bytes_per_token(run: Run) -> float:
+def bytes_per_token(run: Any) -> float:
     """Of the training text, as the run's record has it; 1 where it says nothing."""
     record = run.record.get("training")
     if isinstance(record, Mapping) and (known := as_number(record.get("bytes_per_token"))):

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from octavo.config import plain_json
 from octavo.core import LanguageModel
-from octavo.inspection.doctor.curve import Training
 from octavo.models import spec_of
 from octavo.pages.sections import notebook_view, paragraph, table
+from octavo.training.diagnosis.curve import Training
 
 Verdict = Literal["ok", "note", "warning", "not applicable"]
 
@@ -27,11 +27,16 @@ class Finding:
     why: str
     advice: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    condition: str = ""
+    """What a warning or a note found, by its name in docs/doctor.md: overfitting, data leak."""
+
+
+VERDICTS: tuple[Verdict, ...] = ("warning", "note", "ok", "not applicable")  # the worst first
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All findings of one run."""
+    """All findings of one run, the worst first; among warnings, causes before what follows from them."""
 
     run: str
     findings: tuple[Finding, ...]
@@ -49,21 +54,32 @@ class Diagnosis:
             return "nothing could be examined"
         return ", ".join(words if warnings else ["normal", *words])
 
-    def to_json(self) -> dict[str, Any]:
-        counts = {"warnings": self.count("warning"), "notes": self.count("note")}
-        return {"run": self.run, "verdict": self.verdict, **counts, "findings": plain_json(self.findings)}
-
     def __repr__(self) -> str:
         return f"<octavo diagnosis of {self.run}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
         rows = [(one.name, one.verdict, one.measured, one.expected) for one in self.findings]
         unusual = [
-            paragraph(f"{one.name}: {one.why} " + "".join(f"Try {advice}. " for advice in one.advice))
+            paragraph(f"{one.condition}: {one.why} " + "".join(f"Try {advice}. " for advice in one.advice))
             for one in self.findings if one.verdict in ("warning", "note")
         ]  # fmt: skip
         found = table(("examination", "verdict", "measured", "expected"), rows)
-        return notebook_view(paragraph(f"{self.run}: {self.verdict}"), found, *unusual)
+        return notebook_view(paragraph(f"{self.run}: {self.verdict}"), *unusual, found)
+
+    @property
+    def condition(self) -> str:
+        """The name of the worst finding; empty where nothing deserves a warning."""
+        return next((one.condition for one in self.findings if one.verdict == "warning"), "")
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {"warnings": self.count("warning"), "notes": self.count("note")}
+        about = {"run": self.run, "verdict": self.verdict, "condition": self.condition}
+        return {**about, **counts, "findings": plain_json(self.findings)}
+
+    @classmethod
+    def of(cls, run: str, findings: Sequence[Finding]) -> Diagnosis:
+        """The findings sorted; within a verdict they stay in the order given, causes first."""
+        return cls(run, tuple(sorted(findings, key=lambda one: VERDICTS.index(one.verdict))))
 
 
 def not_applicable(name: str, why: str) -> Finding:
@@ -85,7 +101,7 @@ def settings(model: LanguageModel[Any], training: Training | None) -> dict[str, 
     """Every setting that a flag can change for this model, with the run's own value."""
     found = asdict(model.config)
     if training is not None:
-        found |= asdict(training.optim) | asdict(training.loop)
+        found |= asdict(training.optim) | asdict(training.loop) | dict(training.task_settings)
     for name in spec_of(model).unused_settings(model.config):
         del found[name]
     return found
