@@ -301,7 +301,17 @@ def test_too_few_steps_ask_for_a_longer_budget_and_are_a_warning_below_the_frequ
 
 
 def test_a_few_steps_are_no_curve() -> None:
-    assert progress(curve([5.0] * 19), HEALTHY, 257, KNOWN).verdict == "not applicable"
+    assert progress(curve([3.0] * 19), HEALTHY, 257, KNOWN).verdict == "not applicable"
+    assert gradient_lengths(curve([3.0] * 19, [30.0] * 19), HEALTHY).verdict == "not applicable"
+
+
+def test_a_handful_of_steps_above_the_frequencies_was_stopped_too_early() -> None:
+    found = progress(curve([5.0] * 5), replace(HEALTHY, loop=LoopConfig(budget="4s")), 257, KNOWN)
+    assert (found.verdict, found.condition, found.advice) == (
+        "warning",
+        "stopped too early",
+        ("train longer: --budget 8s",),
+    )
 
 
 def test_other_rates_go_back_to_the_usual_ones_where_they_are_unusual() -> None:
@@ -814,7 +824,8 @@ def test_the_command_prints_a_verdict_a_table_and_what_to_try(here: Path, capsys
     assert main(["doctor", str(here / "dead")]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{here / 'dead'}: learning rate too low; 3 warnings")
-    assert "try a higher learning rate: --learning-rate 0.004 --muon-learning-rate 0.05" in out
+    usual = load(here / "dead").model.muon_learning_rate
+    assert f"try a higher learning rate: --learning-rate 0.004 --muon-learning-rate {usual:g}" in out
     assert "bag of bytes" in out
     assert main(["doctor", str(here / "kn3"), "--quick", "--all"]) == 0
     out = capsys.readouterr().out

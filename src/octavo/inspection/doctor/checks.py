@@ -39,7 +39,9 @@ CAUSES = (
     "evaluation", "text", "tokenizer", "start", "weights", "events", "stability", "gates", "attention", "examples",
     "gradient lengths", "units", "overfitting", "progress", "gradient flow", "softmax", "baselines", "context",
 )  # fmt: skip
-LEADING = {"impossible tokens": "tokenizer", "order too high": "tokenizer"}  # causes among what is measured last
+LEADING = {  # causes among what is measured last
+    "impossible tokens": "tokenizer", "order too high": "tokenizer", "stopped too early": "examples",
+}  # fmt: skip
 
 
 def examine(run: Any, quick: bool = False) -> Diagnosis:

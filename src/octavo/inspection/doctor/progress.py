@@ -21,6 +21,14 @@ def progress(
 ) -> Finding:
     """Too low a rate, too short a training, frequencies alone, or less than two tokens tell of the third."""
     n = len(curve.points)
+    if 0 < n < FEW_POINTS and training is not None and known.is_known:
+        end = curve.points[-1].loss
+        if known.reached(curve, end) == 0:
+            words, expected = known.goal(0)
+            why = f"{curve.steps:,} steps are too few: the loss is still {words}."
+            values = {"end": end, "frequencies": known.frequencies, "pairs": known.pairs}
+            measured = f"{end:.3f} nats after {curve.steps:,} steps"
+            return Finding(NAME, "warning", measured, expected, why, (training.longer(),), values, "stopped too early")
     if n < FEW_POINTS:
         return not_applicable(NAME, f"it takes {FEW_POINTS} logged steps to judge the curve, and there are {n}")
     first = curve.points[0].loss if curve.points[0].step == 1 else math.log(max(2, choices))

@@ -224,6 +224,8 @@ def gradient_lengths(curve: TrainingCurve, training: Training | None) -> Finding
     norms = [point.norm for point in curve.points if point.norm is not None]
     if not norms or training is None:
         return not_applicable(name, "the run logged no gradients")
+    if len(norms) < FEW_POINTS:
+        return not_applicable(name, f"it takes {FEW_POINTS} logged steps to judge them, and there are {len(norms)}")
     usual, late, most = median(norms), median(norms[len(norms) // 2 :]), max(norms)
     clip, settled = training.optim.clip, norms[len(norms) // 10 :]  # the first tenth holds the warm-up
     clipped = sum(norm > clip for norm in settled) / len(settled) if clip else 0.0

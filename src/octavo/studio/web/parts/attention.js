@@ -31,6 +31,7 @@ export async function attentionView(place, page, signal) {
   const small = h("div", { class: "heads", role: "group", "aria-label": "All heads" });
   const controls = h("div", { class: "bar" });
   const reading = h("p", { class: "quiet" }); // how the drawing is read
+  const legend = h("p", { class: "quiet map-legend" }); // what its shades mean
   const count = data.layers * data.heads;
   const shading = () => settings.shade || (data.keys.length > MANY ? "row" : "weight");
 
@@ -48,6 +49,8 @@ export async function attentionView(place, page, signal) {
     const numbers = (most) => Array.from({ length: most }, (_, i) => [i + 1, i + 1]);
     const arcsShown = settings.drawn === "arcs";
     replace(reading, howToRead(data.one, arcsShown));
+    legend.hidden = arcsShown;
+    replace(legend, ["0 %", h("span", { class: "map-scale" }), shading() === "row" ? "each row's largest" : "100 %"]);
     replace(controls, [
       count > 1 && field("Layer", choice(numbers(data.layers), one.layer, (value) => pick(Number(value), one.head))),
       count > 1 && field("Head", choice(numbers(data.heads), one.head, (value) => pick(one.layer, Number(value)))),
@@ -63,6 +66,7 @@ export async function attentionView(place, page, signal) {
         }))
         : field("Shade", choice([["weight", "by weight"], ["row", "by each row's largest"]], shading(), (shade) => {
           remember({ shade });
+          control();
           draw(showHead);
         })),
     ]);
@@ -94,7 +98,7 @@ export async function attentionView(place, page, signal) {
     data.translation && h("p", {}, "Translation: ", h("b", {}, data.translation)),
     data.note && h("p", {}, data.note),
     data.truncated && h("p", { class: "quiet" }, `Only the first ${data.queries.length - 1} tokens are read.`),
-    count > 1 && small, controls, reading, stage,
+    count > 1 && small, controls, reading, legend, stage,
   ]);
   control();
   const drawing = draw(showHead);
