@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from measure import parser, print_header, print_row
 from octavo.core import map_state
+from octavo.datasets.sources import get_files
 from octavo.inspection.doctor import examine
 from octavo.text import learn_tokenizer, open_corpus
 from octavo.training.stage import Stage
@@ -50,16 +51,17 @@ def rates(usual: tuple[float, float], factor: float) -> dict[str, float]:
     return {"learning_rate": usual[0] * factor, "muon_learning_rate": min(10.0, usual[1] * factor)}
 
 
-def write_texts(folder: Path, data: Path) -> None:
+def write_texts(folder: Path) -> None:
     draw = random.Random(17)
-    play = (data / "shakespeare" / "input.txt").read_text()[:200_000]
+    captions, opinions = get_files("multi30k"), get_files("sentence-polarity")
+    play = get_files("shakespeare")["input.txt"].read_text()[:200_000]
     (folder / "play.txt").write_text(play)
     (folder / "play-3k.txt").write_text(play[:3_000])
     (folder / "play-20k.txt").write_text(play[:20_000])
     for language in ("en", "de"):
-        lines = (data / "multi30k" / f"train.{language}").read_text().splitlines()[:3000]
+        lines = captions[f"train.{language}"].read_text().splitlines()[:3000]
         (folder / f"captions.{language}").write_text("\n".join(lines) + "\n")
-        (folder / f"captions-valid.{language}").write_text((data / "multi30k" / f"val.{language}").read_text()[:20_000])
+        (folder / f"captions-valid.{language}").write_text(captions[f"val.{language}"].read_text()[:20_000])
     english = (folder / "captions.en").read_text().splitlines()
     german = (folder / "captions.de").read_text().splitlines()
     valid = (folder / "captions-valid.en").read_text()
@@ -77,7 +79,7 @@ def write_texts(folder: Path, data: Path) -> None:
     (folder / "greek.json").write_text(json.dumps(learnt.to_json()))
     reviews = []
     for label in ("pos", "neg"):
-        text = (data / "sentence-polarity" / f"rt-polarity.{label}").read_text(encoding="utf-8", errors="replace")
+        text = opinions[f"rt-polarity.{label}"].read_text(encoding="utf-8", errors="replace")
         reviews += [(label, line.strip()) for line in text.splitlines()[:1500]]
     draw.shuffle(reviews)
     labels = [label for label, _ in reviews]
@@ -176,14 +178,13 @@ add("healthy seq2seq", "", "seq2seq", "pairs.tsv", **PAIR | {"budget": "300steps
 def main() -> None:
     flags = parser(__doc__)
     flags.add_argument("--only", default="", help="a word in the names of the runs to examine")
-    flags.add_argument("--data", default="/work/shared/data", help="the folder of shakespeare, multi30k, ...")
     options = flags.parse_args()
     print_header("run", "right", "named first", "also warned of", "verdict", "CPU s")
     counts = {"right": 0, "wrong": 0, "false alarm": 0, "healthy": 0}
     with tempfile.TemporaryDirectory() as folder:
         texts = Path(folder) / "texts"
         texts.mkdir()
-        write_texts(texts, Path(options.data))
+        write_texts(texts)
         for number, case in enumerate(one for one in CASES if options.only in one.name):
             began = time.process_time()
             try:

@@ -368,7 +368,8 @@ add(
     "overfitting",
     "gru",
     "small.txt",
-    **NETWORK | {"width": 64, "budget": "400steps", "weight_decay": 0.0},
+    **NETWORK
+    | {"width": 64, "budget": "400steps", "weight_decay": 0.0, "learning_rate": 0.004, "muon_learning_rate": 0.05},
 )
 add(
     "gpt, overfitting",

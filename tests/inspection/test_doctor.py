@@ -257,7 +257,7 @@ def test_a_loss_that_stands_still_is_named_by_what_it_came_down_to() -> None:
     assert progress(high, HEALTHY, 257, Expectation(7.0, 6.5)).verdict == "ok"
     only = progress(high, HEALTHY, 257, Expectation(6.4, 4.0))
     assert (only.verdict, only.condition) == ("warning", "targets unrelated to inputs")
-    assert progress(high, HEALTHY, 257, Expectation(6.4, 4.0), width=2).condition == "underfitting"
+    assert progress(high, HEALTHY, 257, Expectation(6.4, 4.0), RecurrentConfig(width=2)).condition == "underfitting"
 
 
 def test_a_classifier_must_do_better_than_the_frequencies_of_its_classes() -> None:

@@ -27,7 +27,10 @@ class Expectation:
 
         Of classes, whose pairs mean nothing, more than the frequencies is clearly less than they cost.
         """
-        bits = curve.bits(loss)
+        return self.reached_bits(curve.bits(loss))
+
+    def reached_bits(self, bits: float) -> int:
+        """The same of a cost in bits."""
         if self.frequencies is None or bits > (1 + BEHIND) * self.frequencies:
             return 0
         if self.pairs is None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from octavo.inspection.doctor.expectation import Expectation
-from octavo.training.diagnosis.curve import STILL_FALLING, UNUSUAL, Training, TrainingCurve
+from octavo.inspection.doctor.fresh_model import Bench, settled_loss
+from octavo.training.diagnosis.curve import FAR, STILL_FALLING, Training, TrainingCurve
 from octavo.training.diagnosis.finding import Finding, Verdict, not_applicable, percent
-from octavo.training.diagnosis.history import FEW_POINTS
+from octavo.training.diagnosis.history import FEW_POINTS, GAP
 
 DEAD = 0.05  # of the loss: the frequencies of the tokens alone, learnt by the output's bias, bring far more
 STUCK = 0.005  # of the loss, between the run's third and its seventh tenth
 SLOW = 0.05  # of held-out bits in the last third, after reading the text twice: that will not make up for it
+MOST_DROPPED = 0.5  # more of a layer is dropped than stays
 NARROW = 8  # units: hardly more than the bits of a token
 NAME = "progress"
 
 
 def progress(
-    curve: TrainingCurve, training: Training | None, choices: int, known: Expectation, width: int = 0
+    curve: TrainingCurve, training: Training | None, choices: int, known: Expectation, config: Any = None
 ) -> Finding:
     """Too low a rate, too short a training, frequencies alone, or less than two tokens tell of the third."""
     n = len(curve.points)
@@ -40,7 +43,7 @@ def progress(
     measured = f"loss {percent(-fall, sign=True)}: {first:.3f} to {end:.3f} nats"
     reached = known.reached(curve, end)
     if reached < 2:
-        found = _behind(curve, training, known, reached, (fall, middle, late), 0 < width < NARROW)
+        found = _behind(curve, training, known, reached, (fall, middle, late), config)
         if found is not None:
             verdict, condition, expected, why, advice = found
             return Finding(NAME, verdict, measured, expected, why, advice, values, condition)
@@ -54,16 +57,19 @@ def progress(
 
 def _behind(
     curve: TrainingCurve, training: Training | None, known: Expectation, reached: int,
-    falls: tuple[float, float, float], is_narrow: bool,
+    falls: tuple[float, float, float], config: Any,
 ) -> tuple[Verdict, str, str, str, tuple[str, ...]] | None:  # fmt: skip
     """What is wrong with a run that is behind what counting achieves: verdict, condition, expected, why, advice."""
     goal, (fall, middle, late) = known.goal(reached), falls
     sure: Verdict = "warning" if known.is_known else "note"
     moves = fall >= DEAD and (late > STILL_FALLING or middle > STUCK)
-    if training is not None and training.lowered > UNUSUAL**2 and (moves or 0 <= fall < DEAD):
+    if training is not None and training.lowered > FAR and (moves or 0 <= fall < DEAD):
         rate = f"{training.lowered:.3g} times below the usual one"
         why = f"the loss is still {goal[0]}, and the learning rate is {rate}."
         return sure if fall >= DEAD else "warning", "learning rate too low", goal[1], why, (training.higher_rate(),)
+    if training is not None and (unusual := _unusual_setting(curve, training, known, config)) is not None:
+        condition, what, remedy = unusual
+        return sure, condition, goal[1], f"the loss is still {goal[0]}, and {what}.", (remedy,)
     if training is not None and training.is_short(curve.steps) and (moves or 0 <= fall < DEAD):
         why = f"{curve.steps:,} steps are too few: the loss is still {goal[0]}."
         verdict = sure if reached == 0 else "note"
@@ -77,11 +83,54 @@ def _behind(
     if not known.is_known or (middle >= STUCK and not (is_read and late < SLOW)):
         return None
     why = f"the loss came to stand {goal[0]}."
-    if reached == 1 and known.is_near_frequencies(curve) and not is_narrow:
+    if reached == 1 and known.is_near_frequencies(curve) and not 0 < getattr(config, "width", 0) < NARROW:
         why += f" Only the frequencies of the {known.what} were learnt, and nothing of what comes before them."
         see = f"see that every {known.what.rstrip('s')} stands where it belongs in what the model learns from"
         return "warning", "targets unrelated to inputs", goal[1], why, (see, *other)
     return "warning", "underfitting", goal[1], why, (*WIDER, *other)
 
 
+def _unusual_setting(
+    curve: TrainingCurve, training: Training, known: Expectation, config: Any
+) -> tuple[str, str, str] | None:
+    """Of a run that is behind counting, the setting far above the usual one: condition, what it is, advice."""
+    if training.raised > FAR:
+        rate = f"the learning rate is {training.raised:.3g} times the usual one"
+        return "learning rate too high", rate, training.lower_rate()
+    decay, usual = training.optim.weight_decay, training.usual.weight_decay
+    if usual > 0 and decay > FAR * usual:
+        strong = f"the weight decay is {decay / usual:.3g} times the usual one"
+        return "weight decay too strong", strong, f"a lower --weight-decay {usual:g}"
+    dropout = getattr(config, "dropout", 0.0)
+    if dropout >= MOST_DROPPED and curve.checks and known.reached_bits(curve.checks[-1].bits) < 2:  # without it too
+        return "too much dropout", f"dropout is {dropout:g}", "less dropout: --dropout 0.1"
+    return None
+
+
 WIDER = ("a wider model: --width 64", "more --layers 2")
+
+
+def targets(curve: TrainingCurve, bench: Bench | None, why_not: str) -> Finding:
+    """Whether the loss that training logged is that of the next token: training text is measured again with the best
+    weights. Held-out text must differ from the log as much, otherwise the weights were changed after training."""
+    name, n = "targets", len(curve.points)
+    if bench is None:
+        return not_applicable(name, why_not)
+    if n < FEW_POINTS or len(curve.checks) < 3 or bench.trained.optimizer.label_smoothing > 0:
+        return not_applicable(name, "it takes a log of the loss without label smoothing, and of held-out text")
+    best = min(curve.checks, key=lambda check: check.bits)
+    logged = curve.bits(curve.near(best.step))
+    again = curve.bits(settled_loss(bench.trained, 4, 8))
+    over, held = again / logged - 1, best.bits / logged - 1
+    values = {"logged": logged, "again": again, "held_out": best.bits, "over": over}
+    measured = f"training text {percent(over, sign=True)} over its log"
+    expected = f"at most {percent(GAP, 0, sign=True)}"
+    if min(over, held) <= GAP:
+        why = "training text, measured again, costs about what the log says."
+        return Finding(name, "ok", measured, expected, why, (), values)
+    why = (
+        f"the log says {logged:.3f} bits per byte of the training text; the same weights predict its next tokens with "
+        f"{again:.3f}, and those of held-out text with {best.bits:.3f}: training was shown other targets."
+    )
+    advice = ("see that targets are the inputs shifted by one token, and only once",)
+    return Finding(name, "warning", measured, expected, why, advice, values, "wrong targets")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ SORTED, FOREIGN = 0.25, 0.25  # more bits by pairs of bytes than for the same ki
 UNORDERED = 0.03  # at least so much less is a byte's cost where the one before is known
 NULS, REPLACED, GARBLED = 0.01, 0.001, 0.3  # of the bytes; of the characters; of those beyond ASCII
 LEAST_GARBLED = 20
+LEAST_LINES, LEAST_INITIALS = 50, 5  # of a text whose lines may be sorted
+ASCENDING = 0.95  # of neighbouring lines: by chance it is half of them
+SHUFFLE = "shuffle its documents or lines, and train on that: shuf FILE > SHUFFLED"
 MOJIBAKE = re.compile(
     "[ÂÃâÐÑ][\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
 )
@@ -107,6 +111,17 @@ def encoding_problem(data: bytes) -> tuple[str, float] | None:
     return ("replacement characters (U+FFFD): what stood there was lost", replaced) if replaced > REPLACED else None
 
 
+def is_alphabetical(data: bytes) -> bool:
+    """Whether lines stand in the order of their bytes, through several first letters (those of a log may, by its
+    dates, but then they begin alike or with digits)."""
+    lines = [line for line in data.split(b"\n") if line.strip()]
+    changes = [(one, two) for one, two in pairwise(lines) if one != two]
+    initials = {line[:1] for line in lines if line[:1].isalpha()}
+    if len(changes) < LEAST_LINES or len(initials) < LEAST_INITIALS:
+        return False
+    return sum(one < two for one, two in changes) / len(changes) > ASCENDING
+
+
 def examine_text(train: Split, valid: Split) -> Finding:
     """The two parts, of which the first bytes are read."""
     name = "text"
@@ -154,8 +169,13 @@ def examine_text(train: Split, valid: Split) -> Finding:
             "bytes from all of it: it is sorted, or changes its kind on the way, so that the model learns one thing "
             "and is measured on another."
         )
-        remedy = "shuffle its documents or lines, and train on that: shuf FILE > SHUFFLED"
-        return finding("sorted text", f"{more} bits at its end", why, remedy)
+        return finding("sorted text", f"{more} bits at its end", why, SHUFFLE)
+    if is_alphabetical(first):
+        why = (
+            "its lines stand in alphabetical order, so that the model learns one end of the alphabet last, and is "
+            "measured on what comes after it."
+        )
+        return finding("sorted text", "lines in alphabetical order", why, SHUFFLE)
     other = percent(found.held_out, 0, sign=True)
     if len(second) >= LEAST_BYTES and found.held_out > FOREIGN:
         why = f"by pairs of bytes of the training text, held-out text costs {other} against training text itself."

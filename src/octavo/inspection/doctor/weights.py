@@ -32,7 +32,8 @@ def examine_weights(bench: Bench, training: Training | None, steps: int) -> list
     reached = reached_units(bench, list(pairs)) if steps else {}
     same = [name for name, (now, before) in pairs.items() if steps and now.numel() > 1 and torch.equal(now, before)]
     frozen = [name for name in same if reached.get(name, 0.0) > 0]  # without a gradient, it is the units that are dead
-    alike = [name for name in names if is_alike(trained[name].detach()) and name not in same]
+    tables = [name for name, one in trained.items() if one.ndim == 2 and min(one.shape) > 1]  # embeddings too
+    alike = [name for name in tables if is_alike(trained[name].detach()) and name not in same]
     shares = {name: length_ratio(*pairs[name]) for name in names if name in pairs and float(pairs[name][1].norm()) > 0}
     kept = median(shares.values()) if shares else 1.0
     dead = {name: 1 - reached[name] for name in names if name in reached and reached[name] < 1}
@@ -46,7 +47,7 @@ def _judge_tensors(frozen: list[str], alike: list[str], kept: float, count: int,
     advice: tuple[str, ...]
     if alike:
         why = (
-            f"all units of {_some(alike)} have the same weights, so that they compute the same and learn the same: "
+            f"all rows of {_some(alike)} have the same weights, so that they compute the same and learn the same: "
             "they began alike, and nothing has made them differ."
         )
         advice = ("train it again from new, random weights: octavo train ... --force", *SMALLER)

@@ -22,6 +22,7 @@ FASTER, SLOWER = 3.0, 0.25  # times a rate that is not unusual; rates matter by 
 FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many are what to try
 LEAST_CHECKS = 4  # evaluations on held-out text that make a curve of their own
 UNUSUAL = 2.0  # times more or less than the default: then the default is what to try first
+FAR = UNUSUAL**2  # times more or less than the default: then what goes wrong is put down to it
 
 
 class LoggedStep(NamedTuple):
@@ -190,6 +191,11 @@ class Training:
     def lowered(self) -> float:
         """How many times below the usual ones all learning rates are; 1 where they are not."""
         return max(1.0, *[float(min(getattr(self.usual, n) / getattr(self.optim, n) for n in self._names()))])
+
+    @property
+    def raised(self) -> float:
+        """How many times above the usual one the most raised learning rate is; 1 where none is."""
+        return max(1.0, *[float(getattr(self.optim, n) / getattr(self.usual, n)) for n in self._names()])
 
     @property
     def is_timed(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from octavo.training.diagnosis.curve import Training, TrainingCurve, as_number, lowest_tenth
+from octavo.training.diagnosis.curve import FAR, Training, TrainingCurve, as_number, lowest_tenth
 from octavo.training.diagnosis.finding import GATES, Finding, Verdict, not_applicable, percent
 
 START_NOTE = 0.05  # of ln(vocabulary): logits of spread s cost s²/2 nats, so for 257 tokens a spread of about 0.75
@@ -250,6 +250,12 @@ def gradient_lengths(curve: TrainingCurve, training: Training | None) -> Finding
         advice = (f"a higher --clip {max(2 * clip, usual):.3g}", training.lower_rate())
         verdict: Verdict = "warning" if always else "note"
         return Finding(name, verdict, measured, expected, why, advice, values, "clipping")
+    if spikes > MANY_SPIKES and training.raised > FAR:
+        why = (
+            f"{percent(spikes)} of the gradients are over {SPIKE:g} times the median, and the learning rate is "
+            f"{training.raised:.3g} times the usual one."
+        )
+        return Finding(name, "warning", measured, expected, why, lower, values, "learning rate too high")
     if spikes > MANY_SPIKES:
         why = f"{percent(spikes)} of the gradients are over {SPIKE:g} times the median: spikes."
         advice = (f"a larger batch: --batch-size {2 * training.loop.batch_size}", training.lower_rate())
