@@ -33,6 +33,7 @@ from octavo.inspection.doctor.baselines import (
 from octavo.inspection.doctor.checks import CAUSES
 from octavo.inspection.doctor.expectation import Expectation
 from octavo.inspection.doctor.progress import progress
+from octavo.inspection.doctor.text_quality import is_alphabetical
 from octavo.inspection.doctor.unseen_text import (
     LENGTHS,
     SMOOTHER,
@@ -298,6 +299,46 @@ def test_too_few_steps_ask_for_a_longer_budget_and_are_a_warning_below_the_frequ
     assert "30 steps are too few" in found.why
     assert progress(curve(falling(5.5, 3, 30)), training, 257, KNOWN).verdict == "note"  # 4.3 bits: below the bag
     assert not HEALTHY.is_short(300)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "condition"),
+    [
+        ("learning_rate", 30.0, "learning rate too high"), ("learning_rate", 3.0, "underfitting"),
+        ("weight_decay", 100.0, "weight decay too strong"), ("weight_decay", 3.0, "underfitting"),
+    ],
+)  # fmt: skip
+def test_a_loss_behind_the_pairs_is_put_down_to_a_setting_far_above_the_usual(
+    setting: str, value: float, condition: str
+) -> None:
+    high = curve([5.5, *[4.5] * 299])
+    optim = replace(USUAL, **{setting: value * getattr(USUAL, setting)})
+    behind = Expectation(7.0, 4.0)
+    assert progress(high, replace(HEALTHY, optim=optim), 257, behind).condition == condition
+    assert progress(high, replace(HEALTHY, optim=optim), 257, Expectation(7.0, 6.5)).verdict == "ok"
+
+
+def test_dropout_of_a_half_is_blamed_where_held_out_text_is_behind_the_pairs_too() -> None:
+    dropped, behind = RecurrentConfig(dropout=0.6), Expectation(7.0, 4.0)
+    losses = [5.5, *[4.5] * 299]
+    assert progress(curve(losses, checks=[6.5] * 4), HEALTHY, 257, behind, dropped).condition == "too much dropout"
+    assert progress(curve(losses, checks=[3.9] * 4), HEALTHY, 257, behind, dropped).condition != "too much dropout"
+
+
+def test_gradient_spikes_are_a_warning_where_the_learning_rate_is_far_above_the_usual() -> None:
+    spiky = curve(falling(5.5, 2), norms=[20.0 if i % 30 == 0 else 1.0 for i in range(100)])
+    raised = replace(HEALTHY, optim=replace(USUAL, clip=0.0, learning_rate=5 * USUAL.learning_rate))
+    usual = replace(HEALTHY, optim=replace(USUAL, clip=0.0))
+    assert gradient_lengths(spiky, raised).condition == "learning rate too high"
+    assert gradient_lengths(spiky, usual).verdict == "note"
+
+
+def test_lines_are_alphabetical_only_in_order_and_through_several_letters() -> None:
+    lines = [f"{word} {number}\n".encode() for number in range(20) for word in WORDS]
+    assert is_alphabetical(b"".join(sorted(lines)))
+    assert is_alphabetical(b"".join(line * 3 for line in sorted(lines)))
+    assert not is_alphabetical(b"".join(lines))
+    assert not is_alphabetical(b"".join(b"Nov 16 16:%02d:%02d host up\n" % divmod(i, 60) for i in range(900)))
 
 
 def test_a_few_steps_are_no_curve() -> None:

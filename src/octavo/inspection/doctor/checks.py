@@ -16,7 +16,7 @@ from octavo.inspection.doctor.examples import examine_examples, examples_of, lab
 from octavo.inspection.doctor.expectation import Expectation
 from octavo.inspection.doctor.fresh_model import Bench, loss_of, try_set_up
 from octavo.inspection.doctor.inner_workings import attention, evaluation, gates
-from octavo.inspection.doctor.progress import progress, targets
+from octavo.inspection.doctor.progress import progress
 from octavo.inspection.doctor.text_quality import examine_text, examine_tokenizer
 from octavo.inspection.doctor.unseen_text import context, softmax, through_time
 from octavo.inspection.doctor.weights import examine_weights
@@ -36,8 +36,8 @@ MODEL = ("softmax", "gradient flow", "context")  # found by examining the model,
 READ = 2_000_000  # bytes of the validation part that the model is examined with
 TOKENIZED = 200_000  # bytes of each part that the tokenizer is examined with
 CAUSES = (
-    "evaluation", "text", "tokenizer", "start", "weights", "events", "targets", "stability", "gates", "attention",
-    "examples", "gradient lengths", "units", "overfitting", "progress", "gradient flow", "softmax", "baselines", "context",
+    "evaluation", "text", "tokenizer", "start", "weights", "events", "stability", "gates", "attention", "examples",
+    "gradient lengths", "units", "overfitting", "progress", "gradient flow", "softmax", "baselines", "context",
 )  # fmt: skip
 LEADING = {  # causes among what is measured last
     "impossible tokens": "tokenizer", "order too high": "tokenizer", "stopped too early": "gradient lengths",
@@ -127,7 +127,7 @@ def _examine_language(
     findings = [
         *_examine_model(run, curve, training, bench, why_not, run.model.vocab),
         *examine_history(curve, training, name, dropout=getattr(run.model.config, "dropout", 0.0)),
-        progress(curve, training, run.model.vocab, known, run.model.config), targets(curve, bench, why_not),
+        progress(curve, training, run.model.vocab, known, run.model.config),
         *(_unseen_text(run, valid) if valid is not None else [not_applicable(name, why_gone) for name in UNSEEN]),
     ]  # fmt: skip
     if baselines is None:

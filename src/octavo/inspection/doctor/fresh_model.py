@@ -75,21 +75,6 @@ def loss_of(stage: Stage, number: int, training: bool, seed: int, gradient: bool
     return float(loss.detach()) / max(1.0, batch.targets)
 
 
-@torch.no_grad()
-def settled_loss(stage: Stage, first: int, last: int) -> float:
-    """The mean loss of batches from `first` to `last`, without dropout; the ones before them only make the state."""
-    stage.model.eval()
-    state, total, count = None, 0.0, 0.0
-    for number in range(last):
-        batch = stage.batch(number)
-        if state is None or batch.fresh or not stage.carries:
-            state = stage.start(batch.rows)
-        loss, state = stage.objective(state, batch.part(0, batch.rows, CPU))
-        if number >= first:
-            total, count = total + float(loss), count + batch.targets
-    return total / max(1.0, count)
-
-
 def why_no_bench(run: Any) -> str:
     """Why a run cannot be made again, where it was not trained step by step; else empty."""
     steps = run.record.get("training", {}).get("steps_per_epoch")

@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 from octavo.inspection.doctor.expectation import Expectation
-from octavo.inspection.doctor.fresh_model import Bench, settled_loss
 from octavo.training.diagnosis.curve import FAR, STILL_FALLING, Training, TrainingCurve
 from octavo.training.diagnosis.finding import Finding, Verdict, not_applicable, percent
-from octavo.training.diagnosis.history import FEW_POINTS, GAP
+from octavo.training.diagnosis.history import FEW_POINTS
 
 DEAD = 0.05  # of the loss: the frequencies of the tokens alone, learnt by the output's bias, bring far more
 STUCK = 0.005  # of the loss, between the run's third and its seventh tenth
@@ -108,29 +107,3 @@ def _unusual_setting(
 
 
 WIDER = ("a wider model: --width 64", "more --layers 2")
-
-
-def targets(curve: TrainingCurve, bench: Bench | None, why_not: str) -> Finding:
-    """Whether the loss that training logged is that of the next token: training text is measured again with the best
-    weights. Held-out text must differ from the log as much, otherwise the weights were changed after training."""
-    name, n = "targets", len(curve.points)
-    if bench is None:
-        return not_applicable(name, why_not)
-    if n < FEW_POINTS or len(curve.checks) < 3 or bench.trained.optimizer.label_smoothing > 0:
-        return not_applicable(name, "it takes a log of the loss without label smoothing, and of held-out text")
-    best = min(curve.checks, key=lambda check: check.bits)
-    logged = curve.bits(curve.near(best.step))
-    again = curve.bits(settled_loss(bench.trained, 4, 8))
-    over, held = again / logged - 1, best.bits / logged - 1
-    values = {"logged": logged, "again": again, "held_out": best.bits, "over": over}
-    measured = f"training text {percent(over, sign=True)} over its log"
-    expected = f"at most {percent(GAP, 0, sign=True)}"
-    if min(over, held) <= GAP:
-        why = "training text, measured again, costs about what the log says."
-        return Finding(name, "ok", measured, expected, why, (), values)
-    why = (
-        f"the log says {logged:.3f} bits per byte of the training text; the same weights predict its next tokens with "
-        f"{again:.3f}, and those of held-out text with {best.bits:.3f}: training was shown other targets."
-    )
-    advice = ("see that targets are the inputs shifted by one token, and only once",)
-    return Finding(name, "warning", measured, expected, why, advice, values, "wrong targets")

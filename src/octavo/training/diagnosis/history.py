@@ -117,7 +117,8 @@ def stability(curve: TrainingCurve, training: Training | None) -> Finding:
         ) + (
             f"the training text did not get better ({held['train_at_best']:.3f} to {held['train_bits_per_byte']:.3f})."
             if held["train_bits_per_byte"] >= held["train_at_best"] else
-            "nothing was read twice. The steps are too large, or the model is wrong on texts longer than a window."
+            "nothing was read twice. The steps are too large, the model is wrong on texts longer than a window, or "
+            "training is shown other targets than the next token."
         )  # fmt: skip
         measured = f"held out {percent(held['rise'], sign=True)} since its best"
         expected = f"at most {percent(RISE, 0, sign=True)}"
