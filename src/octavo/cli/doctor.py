@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from typing import Any
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import Output, print_table
 from octavo.inspection.doctor import Diagnosis, Finding, examine
+from octavo.io.terminal import width_of
 from octavo.tasks.api import load
 
-WIDTH = 100  # characters of a line
+WIDTH = 100  # characters of a line, where the terminal is not narrower
 
 
 def doctor(run: RunPath, quick: bool = False, all: bool = False) -> Output:
@@ -54,7 +56,7 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
         _print_wrapped(f"well: {', '.join(f'{name}{context}' if name == 'context' else name for name in well)}", "  ")
     if baselines and not everything:
         costs = ", ".join(f"{row['name']} {row['bits_per_byte']:.3f}" for row in baselines)
-        _print_wrapped(f"baselines, bits per byte: {costs}", "  ")
+        _print_wrapped(f"baselines, bits per byte of the held-out text: {costs}", "  ")
     reasons: dict[str, list[str]] = {}
     for one in found.findings:
         if one.verdict == "not applicable":
@@ -75,7 +77,15 @@ def _print_finding(one: Finding) -> None:
 
 
 def _print_wrapped(line: str, indent: str) -> None:
-    print(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False))
+    print(
+        textwrap.fill(
+            line,
+            min(WIDTH, width_of(sys.stdout)),
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    )
 
 
 def _print_baselines(baselines: list[dict[str, Any]]) -> None:
