@@ -80,7 +80,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except UserError as error:
         if verbose:
             traceback.print_exc()
-        _print_error(_in_flags(error, argv))
+        _print_error(_error_message(error, argv))
         return 2
     except Stopped as stop:
         print(f"octavo: {stop}", file=sys.stderr)
@@ -104,7 +104,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _in_flags(error: UserError, argv: list[str]) -> str:
+def _error_message(error: UserError, argv: list[str]) -> str:
     """What an error says, Python's arguments as flags; of a text in another encoding, the command that reads it."""
     if isinstance(error, EncodingError) and error.guess and "--encoding" not in argv:
         return f"{error.problem}; try: octavo {shlex.join([*argv, '--encoding', error.guess])}"
