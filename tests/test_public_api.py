@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -164,3 +165,12 @@ def test_current_names_warn_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         octavo.train("ngram", "book.txt", order=2, tokenizer="bpe", vocab_size=300, measure=False)
+
+
+def test_no_example_in_the_source_stands_where_it_is_not_run() -> None:
+    sources = (Path(octavo.__file__).parent).rglob("*.py")
+    nodes = [(file, node) for file in sources for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    shown = {getattr(node, "name", file.parent.name) for file, node in nodes
+             if isinstance(node, kinds) and ">>>" in (ast.get_docstring(node) or "")}  # fmt: skip
+    assert shown - set(octavo.__all__) == {"octavo"}  # whose own example stands for its values

@@ -40,7 +40,7 @@ CAUSES = (
     "gradient lengths", "units", "overfitting", "progress", "gradient flow", "softmax", "baselines", "context",
 )  # fmt: skip
 LEADING = {  # causes among what is measured last
-    "impossible tokens": "tokenizer", "order too high": "tokenizer", "stopped too early": "examples",
+    "impossible tokens": "tokenizer", "order too high": "tokenizer", "stopped too early": "gradient lengths",
 }  # fmt: skip
 
 
