@@ -159,23 +159,19 @@ def _measure_text(run: Run, quick: bool) -> tuple[Split | None, Baselines | None
 
 def _unseen_text(run: Run, valid: Split) -> list[Finding]:
     """The text and what the model does with the validation part of it."""
-    x_N = torch.from_numpy(tokenize(_first(valid, READ), run.tokenizer).tokens[1:].astype(np.int64))  # without begin
+    x_N = torch.from_numpy(tokenize(valid.first(READ), run.tokenizer).tokens[1:].astype(np.int64))  # without begin
     x_T = x_N[x_N != run.model.begin].tolist()
     try:
         train = learnt_text(run)
-        tokens_N = tokenize(_first(train, TOKENIZED), run.tokenizer).tokens.astype(np.int64)
+        tokens_N = tokenize(train.first(TOKENIZED), run.tokenizer).tokens.astype(np.int64)
         of_text = [examine_text(train, valid),
-                   examine_tokenizer(run.tokenizer, tokens_N, _first(valid, TOKENIZED).read())]  # fmt: skip
+                   examine_tokenizer(run.tokenizer, tokens_N, valid.first(TOKENIZED).read())]  # fmt: skip
     except UserError as error:
         of_text = [not_applicable(name, str(error).partition(";")[0]) for name in ("text", "tokenizer")]
     return [
         *of_text, gates(run.model, x_T), attention(run.model, x_T), softmax(run.model, x_N),
         through_time(run.model, x_N), context(run.model, run.tokenizer, x_N),
     ]  # fmt: skip
-
-
-def _first(split: Split, size: int) -> Split:
-    return Split(split.text, split.start, split.start + min(split.size, size))
 
 
 def _longer(run: Run, curve: TrainingCurve, training: Training | None) -> str:

@@ -16,7 +16,7 @@ from octavo.errors import UserError
 from octavo.models import spec_of
 from octavo.tasks.language import LanguageData
 from octavo.tasks.task import Recipe, Task, find_task
-from octavo.text import Split, tokenize
+from octavo.text import tokenize
 from octavo.training.distributed import Team
 from octavo.training.stage import Stage
 
@@ -56,8 +56,7 @@ def set_up(run: Any) -> Bench:
 def _read_again(task: Task[Any, Any], run: Any, record: Any) -> Any:
     data = task.reopen(record, str(run.path or run.name))
     if isinstance(data, LanguageData):
-        train = data.corpus.train
-        part = Split(train.text, train.start, train.start + min(train.size, MAX_BYTES))
+        part = data.corpus.train.first(MAX_BYTES)
         data.corpus = replace(data.corpus, train=part)
         data.store = tokenize(part, run.tokenizer)
     return data
