@@ -195,5 +195,4 @@ def size_of_model(run: Run | Encoder) -> tuple[dict[str, Any], str]:
         sizes: list[int] = model.sizes()
         words = f"{sum(sizes):,} n-grams ({', '.join(f'{size:,}' for size in sizes)} of each order)"
         return {"ngrams": sizes}, words
-    what = "a transformer" if spec_of(model).family == "attention" else spec_of(model).description
-    return {"parameters": parameters}, f"{what}, {parameters:,} parameters"
+    return {"parameters": parameters}, f"{spec_of(model).description}, {parameters:,} parameters"

@@ -128,9 +128,9 @@ def _note_encoding(path: Path) -> str:
         return ""
     with open(path, "rb") as file:
         guess = guess_encoding(file.read(SNIFFED_BYTES))
-    return f"{path} looks like {guess}; its bytes are read as they are; --encoding {guess} reads them as text" * bool(
-        guess
-    )
+    if not guess:
+        return ""
+    return f"{path} looks like {guess}; its bytes are read as they are; --encoding {guess} reads them as text"
 
 
 def text_of(data: bytes) -> Text:

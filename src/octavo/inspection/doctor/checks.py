@@ -89,14 +89,14 @@ def _examine_examples(
     run: Any, rows: list[dict[str, Any]], training: Training | None, bench: Bench | None, why_not: str
 ) -> list[Finding]:
     """The findings of a run that is no language model; of several stages, the first starts anew."""
-    names = [row.get("stage") for row in rows if "step" in row] or [None]
-    first, last = ([row for row in rows if row.get("stage") == name] for name in (names[0], names[-1]))
-    curve, choices = TrainingCurve.of(first, 1.0), find_task(run.task).choices(run)
+    first = next((row.get("stage") for row in rows if "step" in row), None)
+    curve = TrainingCurve.of([row for row in rows if row.get("stage") == first], 1.0)
+    choices = find_task(run.task).choices(run)
     data = bench.data if bench is not None else _data_of(run)
     examples = examples_of(data)
     findings = [
         *_examine_model(run, curve, training, bench, why_not, choices),
-        *examine_history(TrainingCurve.of(last, 1.0), training, str(run.path or run.name), last),
+        *examine_history(run, rows, str(run.path or run.name)),
         progress(curve, training, choices, label_entropy(examples)),
     ]  # fmt: skip
     if isinstance(data, Corpus):
@@ -117,7 +117,7 @@ def _data_of(run: Any) -> Any:
 def _examine_language(
     run: Run, rows: list[dict[str, Any]], training: Training | None, bench: Bench | None, why_not: str, quick: bool
 ) -> list[Finding]:
-    curve, name = TrainingCurve.of(rows, bytes_per_token(run)), str(run.path or run.name)
+    curve = TrainingCurve.of(rows, bytes_per_token(run))
     valid, baselines, why_gone, why_none = _measure_text(run, quick)
     known = Expectation(what=run.tokenizer.unit)
     if baselines is not None:
@@ -125,7 +125,7 @@ def _examine_language(
         known = Expectation(bag, pairs, run.tokenizer.unit)
     findings = [
         *_examine_model(run, curve, training, bench, why_not, run.model.vocab),
-        *examine_history(curve, training, name, dropout=getattr(run.model.config, "dropout", 0.0)),
+        *examine_history(run, rows, str(run.path or run.name)),
         progress(curve, training, run.model.vocab, known, getattr(run.model.config, "width", 0)),
         *(_unseen_text(run, valid) if valid is not None else [not_applicable(name, why_gone) for name in UNSEEN]),
     ]  # fmt: skip
