@@ -76,8 +76,7 @@ def main() -> None:
         print(f"{len(chosen):,} mutants", flush=True)
         coverage = load_or_make_map(base, out, options)
         print(f"{len(coverage['tests']):,} tests mapped in {time.monotonic() - started:.0f} s", flush=True)
-        left = options.minutes * 60 - (time.monotonic() - started)
-        run_mutants(base, out, chosen, coverage, options, left)
+        run_mutants(base, out, chosen, coverage, options, started + options.minutes * 60)
     report = make_report(root, chosen, read_results(out), options)
     (out / "report.md").write_text(report, encoding="utf-8")
     print(report)
@@ -328,14 +327,16 @@ def seconds_alone(record: dict[str, Any]) -> float:
 
 
 def run_mutants(
-    base: Path, out: Path, chosen: list[Mutant], coverage: dict[str, Any], options: argparse.Namespace, left: float
+    base: Path, out: Path, chosen: list[Mutant], coverage: dict[str, Any], options: argparse.Namespace, end: float
 ) -> None:
     finished, lines = set(read_results(out)), tests_by_file(coverage)
     open_ones = [mutant for mutant in chosen if mutant_name(mutant) not in finished]
     jobs = [choose_tests(mutant, lines[mutant.file], coverage, options.test_seconds) for mutant in open_ones]
     check_unmutated(base, jobs, options, coverage["modules"])
     with (out / "results.jsonl").open("a", encoding="utf-8") as file:
-        for done, result in enumerate(run_workers(mutant_worker, base, jobs, options, coverage["modules"], left), 1):
+        for done, result in enumerate(
+            run_workers(mutant_worker, base, jobs, options, coverage["modules"], end - time.monotonic()), 1
+        ):
             file.write(json.dumps(result) + "\n")
             file.flush()
             if result["state"] == "survived" or done % 25 == 0:

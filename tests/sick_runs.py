@@ -278,7 +278,7 @@ def drop_always(run: Any) -> Any:
 # ---------------------------------------------------------------------- the patients
 
 THOROUGH = {  # a second case of the same, or slow: examined by benchmarks/bench_doctor.py alone
-    "gpt, rate too high", "gpt, rate too low", "bert, rate too low", "gpt, overfitting", "gpt, first weights x 10",
+    "gpt, rate too high", "gpt, rate too low", "bert, rate too low", "gru, overfitting", "gpt, first weights x 10",
     "vit, first weights x 0", "gpt, embeddings frozen", "facts, rate too high", "seq2seq, misaligned", "healthy local",
     "healthy seq2seq", "healthy lstm",
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -131,9 +132,10 @@ def test_a_wrong_kind_of_run_is_refused_with_what_it_is() -> None:
 
 def test_what_exists_is_refused_unless_forced() -> None:
     for use in (lambda **how: octavo.export("runs/kn3", "kn3.arpa", **how),
+                lambda **how: octavo.import_model("kn3.arpa", "runs/again", tokenizer_of="runs/kn3", **how),
                 lambda **how: octavo.train("bag", "book.txt", out="runs/bag", measure=False, **how)):  # fmt: skip
         use(force=True)
-        with pytest.raises(octavo.UserError, match=r"kn3.arpa exists|runs/bag is a finished run"):
+        with pytest.raises(octavo.UserError, match=r"kn3.arpa exists|runs/again exists|runs/bag is a finished run"):
             use()
 
 
@@ -164,3 +166,12 @@ def test_current_names_warn_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         octavo.train("ngram", "book.txt", order=2, tokenizer="bpe", vocab_size=300, measure=False)
+
+
+def test_no_example_in_the_source_stands_where_it_is_not_run() -> None:
+    sources = (Path(octavo.__file__).parent).rglob("*.py")
+    nodes = [(file, node) for file in sources for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    shown = {getattr(node, "name", file.parent.name) for file, node in nodes
+             if isinstance(node, kinds) and ">>>" in (ast.get_docstring(node) or "")}  # fmt: skip
+    assert shown - set(octavo.__all__) == {"octavo"}  # whose own example stands for its values

@@ -63,7 +63,7 @@ from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 from octavo.text import Byte
 from octavo.training.diagnosis.curve import Check, LoggedStep, Training, TrainingCurve, fall_at_the_end
-from octavo.training.diagnosis.finding import FLAG, GATES, LOOKS, fitting, settings
+from octavo.training.diagnosis.finding import FLAG, GATES, MORE_ATTENTION, fitting, settings
 from octavo.training.diagnosis.history import (
     OVERFITTING,
     SMALLER,
@@ -648,7 +648,7 @@ def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(nam
 
 def test_a_transformer_is_advised_in_its_own_settings() -> None:
     full = GPT(GPTConfig(width=8, layers=1, heads=2), 9)
-    local, offered = GPT(replace(full.config, attention="local"), 9), (*EVERYTHING, *LOOKS, *SMALLER)
+    local, offered = GPT(replace(full.config, attention="local"), 9), (*EVERYTHING, *MORE_ATTENTION, *SMALLER)
     kept = {model.config.attention: fitting(offered, model, settings(model, HEALTHY)) for model in (full, local)}
     assert "smaller initial weights: --init gpt2" in kept["full"]
     assert "output weights that are not the embeddings: --no-tied" in kept["full"]

@@ -167,9 +167,9 @@ def test_chances_sum_to_the_batch_and_never_pass_one() -> None:
     assert bool(((q_V > 0) == (n_V > 0)).all())
     assert float(q_V.max()) <= 1
     assert chances(n_V, 100)[n_V > 0].tolist() == [1.0] * 7
-    # To the power 3/4: 27, 8 and five ones, 40 in all. Of a batch of 5, the second has a chance of exactly 1.
-    tied_V = chances(torch.tensor([81.0, 16, 1, 1, 1, 1, 1], dtype=torch.float64), 5)
-    assert tied_V.tolist() == pytest.approx([1, 1, *[0.6] * 5])
+    # To the power 3/4: 125, 64, 27, 27, 8 and five ones, 256 in all. Of a batch of 4, the second is taken for certain.
+    tied_V = chances(torch.tensor([625.0, 256, 81, 81, 16, 1, 1, 1, 1, 1], dtype=torch.float64), 4)
+    assert tied_V.tolist() == pytest.approx([1, 1, *(2 * size / 67 for size in (27, 27, 8, 1, 1, 1, 1, 1))])
 
 
 def test_a_step_over_some_contexts_has_on_average_the_whole_tables_gradient() -> None:

@@ -173,6 +173,19 @@ def test_cross_attention_with_qk_norm_is_the_equation_in_value_and_gradient() ->
         torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-8)
 
 
+def test_rotary_angles_are_as_exact_as_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = Seq2Seq(Seq2SeqConfig(**TINY | {"layers": 1}, positions="rotary"), V, V).double(), []
+    model.initialise(seeded_generator(0))
+    attention = model.encoder_blocks[0].attention
+    project = attention.project
+    monkeypatch.setattr(attention, "project", lambda x, place: (seen.append(place), project(x, place))[1])
+    model.encode(torch.arange(9)[None] % END)
+    angle_TK = torch.arange(9).double()[:, None] * 10_000.0 ** (-torch.arange(4).double() / 4)
+    torch.testing.assert_close(
+        seen[0].angles_TK, torch.cat([angle_TK.cos(), angle_TK.sin()], -1), rtol=1e-14, atol=1e-15
+    )
+
+
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_the_recurrent_encoder_is_pytorchs_on_packed_sequences(cell: str) -> None:
     config = RecurrentSeq2SeqConfig(cell=cell, score="dot", width=8, layers=2, dropout=0.0)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from octavo.scoring.bits_per_byte import (
     NOT_COMPARABLE,
     PASSAGE,
     STATE_CARRIED,
+    ByteCosts,
     Passage,
     Score,
     score_text,
@@ -52,6 +53,20 @@ def ngram(tokenizer: Tokenizer, text: str = WORDS, **config: Any) -> NGram:
 
 def score(model: LanguageModel[Any], tokenizer: Tokenizer, text: str | bytes | Split) -> Score:
     return score_text(model, tokenizer, text if isinstance(text, Split) else text_in_memory(text), "text")
+
+
+class Marked(Byte):
+    """Bytes, and a token 65 that stands for none."""
+
+    def token_bytes(self, token: int) -> bytes:
+        return b"" if token == 65 else b"xy" if token == 66 else super().token_bytes(token)
+
+
+def test_bits_are_spread_over_the_bytes_of_a_token_and_those_without_bytes_go_to_the_next() -> None:
+    costs = ByteCosts(Marked())
+    costs(np.array([97, 66, 65]), np.array([3.0, 8.0, 1.0]))
+    costs(np.array([65, 97, 65]), np.array([2.0, 4.0, 0.5]))
+    assert costs.bits_of_bytes().tolist() == [3, 4, 4, 1 + 2 + 4 + 0.5]  # at the end there is no next: the last has it
 
 
 def test_a_tiny_text_costs_what_a_hand_sum_says() -> None:

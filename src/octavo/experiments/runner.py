@@ -26,12 +26,12 @@ from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
 from octavo.io import system
 from octavo.io.files import write_text
-from octavo.io.run_folder import CONFIG
+from octavo.io.run_folder import COMPARISON, CONFIG
 from octavo.models.parts.checks import check_positive
 
 HEADER, CELLS = "experiment.json", "cells"
 FORMAT = 2  # 1 was octavo 0.1's, one file for each kind of experiment
-BEFORE = {"comparison.json": "comparison", "scaling.json": "scaling series", "trained.json": "domains table"}
+BEFORE = {COMPARISON: "comparison", "scaling.json": "scaling series", "trained.json": "domains table"}
 STARTED = "started"
 
 

@@ -20,7 +20,6 @@ import torch
 from octavo.config import configs_from, from_json
 from octavo.datasets.sources import SOURCES, where
 from octavo.errors import UserError
-from octavo.io.run_folder import read_record
 from octavo.models import find_spec
 from octavo.tasks.trained_run import TrainedRun
 from octavo.training.loop_config import LoopConfig
@@ -256,11 +255,6 @@ def find_task(name: str) -> Task[Any, Any]:
 def task_for(model: str) -> Task[Any, Any]:
     """The task that a model is trained for; facts is a task of a language model, and named instead of it."""
     return find_task(model if model == "facts" else find_spec(model).task)
-
-
-def task_of_run(path: str | Path) -> Task[Any, Any]:
-    """The task of a saved run."""
-    return find_task(read_record(path)["task"])
 
 
 def made_with() -> dict[str, str]:

@@ -97,7 +97,10 @@ def percent(share: float, digits: int = 1, sign: bool = False) -> str:
 
 FLAG = re.compile(r"--([a-z][a-z-]*)(?: ([\w.+-]+))?")
 GATES = ("a gru or lstm instead of an rnn: their gates keep the way open", "gates in the cell: --cell gru")
-LOOKS = ("a longer --attention-window", "attention to every token: --attention full")  # the remedies of a transformer
+MORE_ATTENTION = (
+    "a longer --attention-window",
+    "attention to every token: --attention full",
+)  # the remedies of a transformer
 
 
 def settings(model: LanguageModel[Any], training: Training | None) -> dict[str, Any]:
