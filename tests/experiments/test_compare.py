@@ -705,7 +705,7 @@ def test_a_total_is_shared_by_the_neural_models() -> None:
 
 def test_a_short_budget_is_spent_on_few_evaluations_and_small_steps() -> None:
     quick, none = candidates(26.0), {}
-    assert quick["gru"].settings == {"evaluations": 4, "batch_size": 32, "width": 192}
+    assert quick["gru"].settings == {"evaluations": 4, "batch_size": 32, "width": 192, "muon_learning_rate": 0.05}
     assert quick["rnn"].settings == {"evaluations": 4, "batch_size": 32}
     assert quick["gpt"].settings == {"evaluations": 4}
     assert quick["kn7"].settings == {"order": 7}
