@@ -81,6 +81,8 @@ def smaller_command(text: str) -> str:
         words += _missing(words, "--budget", LONGER)
     if "--budget" in words:
         words[words.index("--budget") + 1] = LONGER if verb == "resume" else BUDGET
+    if "--seeds" in words:
+        words[words.index("--seeds") + 1] = "2"
     if "--max-tokens" in words:
         words[words.index("--max-tokens") + 1] = "20"
     if "--quick" in words and verb == "compare":

@@ -132,9 +132,10 @@ def test_a_wrong_kind_of_run_is_refused_with_what_it_is() -> None:
 
 def test_what_exists_is_refused_unless_forced() -> None:
     for use in (lambda **how: octavo.export("runs/kn3", "kn3.arpa", **how),
+                lambda **how: octavo.import_model("kn3.arpa", "runs/again", tokenizer_of="runs/kn3", **how),
                 lambda **how: octavo.train("bag", "book.txt", out="runs/bag", measure=False, **how)):  # fmt: skip
         use(force=True)
-        with pytest.raises(octavo.UserError, match=r"kn3.arpa exists|runs/bag is a finished run"):
+        with pytest.raises(octavo.UserError, match=r"kn3.arpa exists|runs/again exists|runs/bag is a finished run"):
             use()
 
 

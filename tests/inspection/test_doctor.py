@@ -64,7 +64,7 @@ from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 from octavo.text import Byte
 from octavo.training.diagnosis.curve import Check, LoggedStep, Training, TrainingCurve, fall_at_the_end
-from octavo.training.diagnosis.finding import FLAG, GATES, LOOKS, fitting, settings
+from octavo.training.diagnosis.finding import FLAG, GATES, MORE_ATTENTION, fitting, settings
 from octavo.training.diagnosis.history import (
     OVERFITTING,
     SMALLER,
@@ -81,6 +81,7 @@ from tiny_models import Markov, Recurrent, random_markov
 
 USUAL = OptimizerConfig(muon_learning_rate=0.05)
 HEALTHY = Training(USUAL, steps_per_epoch=10, why="the budget is spent", usual=USUAL)
+RATES = ("learning_rate", "muon_learning_rate")
 WORDS = "the owl and pussycat went to sea in a beautiful pea green boat they took some honey".split()
 
 
@@ -302,17 +303,17 @@ def test_too_few_steps_ask_for_a_longer_budget_and_are_a_warning_below_the_frequ
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "condition"),
+    ("names", "times", "condition"),
     [
-        ("learning_rate", 30.0, "learning rate too high"), ("learning_rate", 3.0, "underfitting"),
-        ("weight_decay", 100.0, "weight decay too strong"), ("weight_decay", 3.0, "underfitting"),
+        (RATES, 30.0, "learning rate too high"), (RATES, 3.0, "underfitting"), (RATES[:1], 30.0, "underfitting"),
+        (("weight_decay",), 100.0, "weight decay too strong"), (("weight_decay",), 3.0, "underfitting"),
     ],
 )  # fmt: skip
 def test_a_loss_behind_the_pairs_is_put_down_to_a_setting_far_above_the_usual(
-    setting: str, value: float, condition: str
+    names: tuple[str, ...], times: float, condition: str
 ) -> None:
     high = curve([5.5, *[4.5] * 299])
-    optim = replace(USUAL, **{setting: value * getattr(USUAL, setting)})
+    optim = replace(USUAL, **{name: times * getattr(USUAL, name) for name in names})
     behind = Expectation(7.0, 4.0)
     assert progress(high, replace(HEALTHY, optim=optim), 257, behind).condition == condition
     assert progress(high, replace(HEALTHY, optim=optim), 257, Expectation(7.0, 6.5)).verdict == "ok"
@@ -327,7 +328,8 @@ def test_dropout_of_a_half_is_blamed_where_held_out_text_is_behind_the_pairs_too
 
 def test_gradient_spikes_are_a_warning_where_the_learning_rate_is_far_above_the_usual() -> None:
     spiky = curve(falling(5.5, 2), norms=[20.0 if i % 30 == 0 else 1.0 for i in range(100)])
-    raised = replace(HEALTHY, optim=replace(USUAL, clip=0.0, learning_rate=5 * USUAL.learning_rate))
+    high = {name: 5 * getattr(USUAL, name) for name in RATES}
+    raised = replace(HEALTHY, optim=replace(USUAL, clip=0.0, **high))
     usual = replace(HEALTHY, optim=replace(USUAL, clip=0.0))
     assert gradient_lengths(spiky, raised).condition == "learning rate too high"
     assert gradient_lengths(spiky, usual).verdict == "note"
@@ -689,7 +691,7 @@ def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(nam
 
 def test_a_transformer_is_advised_in_its_own_settings() -> None:
     full = GPT(GPTConfig(width=8, layers=1, heads=2), 9)
-    local, offered = GPT(replace(full.config, attention="local"), 9), (*EVERYTHING, *LOOKS, *SMALLER)
+    local, offered = GPT(replace(full.config, attention="local"), 9), (*EVERYTHING, *MORE_ATTENTION, *SMALLER)
     kept = {model.config.attention: fitting(offered, model, settings(model, HEALTHY)) for model in (full, local)}
     assert "smaller initial weights: --init gpt2" in kept["full"]
     assert "output weights that are not the embeddings: --no-tied" in kept["full"]
@@ -890,9 +892,19 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         doctor(str(tmp_path))
 
 
+@pytest.mark.parametrize("steps", [4, 300])
+def test_a_loss_and_what_it_is_compared_with_are_told_in_one_unit(steps: int) -> None:
+    found = progress(curve([5.55] * steps), HEALTHY, 257, Expectation(4.8, 3.7, "bytes"))
+    assert found.verdict == "warning"
+    assert f"{5.55 / math.log(2):.3f} bits per byte" in found.measured
+    assert found.expected == "below 4.800 bits per byte" or found.condition == "nothing learnt"
+
+
 def test_a_diagnosis_without_anything_to_examine_says_so() -> None:
     nothing = Finding("start", "not applicable", "", "", "why")
     assert Diagnosis("r", (nothing,)).verdict == "nothing could be examined"
     ok, bad = replace(nothing, verdict="ok"), replace(nothing, verdict="warning")
     assert Diagnosis("r", (ok, nothing)).verdict == "normal"
     assert Diagnosis("r", (ok, bad, bad)).verdict == "2 warnings"
+    unjudged = (ok, replace(nothing, name="progress"), replace(nothing, name="baselines"))
+    assert Diagnosis("r", unjudged).verdict == "normal as far as examined"

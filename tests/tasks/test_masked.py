@@ -445,6 +445,11 @@ def test_sentences_end_where_a_reader_says(text: str, sentences: list[str]) -> N
 # ---------------------------------------------------------------------- the encoder in use
 
 
+def test_the_cost_of_an_encoder_run_is_refused_with_what_to_do(tokenizer: WordPiece) -> None:
+    with pytest.raises(UserError, match="is a run of masked; name a model and its settings instead"):
+        octavo.cost(Encoder(random_bert(), tokenizer))
+
+
 def test_a_pseudo_log_likelihood_is_the_sum_over_tokens_hidden_one_by_one(tokenizer: WordPiece, tmp_path: Path) -> None:
     model = random_bert(replace(SMALL, tasks=("words",)))
     theirs = theirs_of(model, tokenizer, tmp_path / "hf", transformers.BertForMaskedLM)

@@ -187,7 +187,7 @@ def test_a_character_cut_by_the_files_end_is_refused(tmp_path: Path, chunk_size:
 
 
 def test_utf16_is_recognised(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="UTF-16"):
+    with pytest.raises(UserError, match="it looks like utf-16; read it with encoding='utf-16'"):
         open_corpus(write(tmp_path / "a.txt", "hello".encode("utf-16")))
 
 
@@ -349,8 +349,10 @@ def test_every_document_is_opened_by_begin(tmp_path: Path, chunk_size: int) -> N
 
 def test_unknown_tokenizers_and_options_are_refused(tmp_path: Path) -> None:
     corpus = open_corpus(write(tmp_path / "a.txt", TEXT))
-    with pytest.raises(UserError, match="'words'; known are byte, char, word, bpe"):
+    with pytest.raises(UserError, match=r"'words'; did you mean word\?"):
         learn_tokenizer("words", corpus)
+    with pytest.raises(UserError, match="'syllables'; known are byte, char, word, bpe"):
+        learn_tokenizer("syllables", corpus)
     with pytest.raises(UserError, match="no setting 'sise'; it has split, min_count, vocab_size"):
         learn_and_tokenize("word", corpus, sise=3)
     with pytest.raises(UserError, match="no setting 'size'; it has none"):

@@ -36,7 +36,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "embed": ("masked.embed", "sentences as vectors, and the nearest ones"),
     "doctor": ("doctor.doctor", "diagnose a training run: is the loss normal, what is wrong, what to try"),
     "list": ("runs.list_", "list the runs in a folder"),
-    "export": ("exchange.export", "export a model to ARPA or Hugging Face"),
+    "export": ("exchange.export", "export a model to Hugging Face, GGUF, ONNX or ARPA"),
     "import": ("exchange.import_", "import a model from ARPA, GGUF or Hugging Face"),
     "vectors": ("vectors.run_vectors", "train word vectors (GloVe), and query them"),
     "scale": ("scale.run_scale", "scaling laws: the loss as the text grows, and where a model overtakes an n-gram"),
@@ -77,14 +77,10 @@ def main(args: Sequence[str] | None = None) -> int:
         return code
     except SystemExit as stop:  # tyro has shown help, or what is wrong with the flags
         return stop.code if isinstance(stop.code, int) else 0
-    except EncodingError as error:
-        words = [*argv, "--encoding", error.guess] if error.guess and "--encoding" not in argv else []
-        _print_error(f"{error.problem}; try: octavo {shlex.join(words)}" if words else _in_flags(str(error)))
-        return 2
     except UserError as error:
         if verbose:
             traceback.print_exc()
-        _print_error(_in_flags(str(error)))
+        _print_error(_error_message(error, argv))
         return 2
     except Stopped as stop:
         print(f"octavo: {stop}", file=sys.stderr)
@@ -108,9 +104,11 @@ def main(args: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _in_flags(message: str) -> str:
-    """A message about the reading of a text, which speaks of Python's arguments, with the flags of the same names."""
-    return re.sub(r"\b(encoding|errors)='?([\w-]+)'?", r"--\1 \2", message)
+def _error_message(error: UserError, argv: list[str]) -> str:
+    """What an error says, Python's arguments as flags; of a text in another encoding, the command that reads it."""
+    if isinstance(error, EncodingError) and error.guess and "--encoding" not in argv:
+        return f"{error.problem}; try: octavo {shlex.join([*argv, '--encoding', error.guess])}"
+    return re.sub(r"\b(encoding|errors)='?([\w-]+)'?", r"--\1 \2", str(error))
 
 
 def _print_error(message: str) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
-import textwrap
 from pathlib import Path
 
 from octavo.cli.flags import Corpora
-from octavo.cli.output import Output
+from octavo.cli.output import Output, print_wrapped
 from octavo.errors import UserError
-from octavo.experiments.compare.advice import DOMINATED, TIE
+from octavo.experiments.compare.advice import BEHIND, DOMINATED, TIE
 from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import Comparison
@@ -19,7 +17,6 @@ from octavo.experiments.compare.run import open_comparison
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
 
-WIDTH = 80
 NOTES = f"*: the best model. -: dominated, that is, {DOMINATED}."
 
 
@@ -57,7 +54,7 @@ compare.RENAMED = {"with": "pretrained"}  # type: ignore[attr-defined]
 
 def _print_result(comparison: Comparison, page: Path) -> None:
     corpus = comparison.corpus
-    _say(
+    print_wrapped(
         "Bits per byte is what one byte of unseen text costs: 8 is the text as it is, and the better a model knows "
         f"what comes next, the fewer it needs. These learnt from {corpus['train']['bytes']:,} bytes of "
         f"{corpus['name']} and were measured on {comparison.measured_part} that follow."
@@ -66,17 +63,20 @@ def _print_result(comparison: Comparison, page: Path) -> None:
     sys.stdout.write(table_text(comparison.rows, sys.stdout))
     print()
     interval = comparison.best.interval if comparison.best else ""
+    behind = f" {BEHIND}." if any(row.behind is not None for row in comparison) else ""
     tie = f" {TIE}." if any(row.tie for row in comparison) else ""
     measured = f" Measured on {comparison.measured_part}." if comparison.is_part_measured else ""
-    _say(NOTES + (f" 95 %: {interval}." if interval else "") + tie + measured)
+    print_wrapped(NOTES + (f" 95 %: {interval}." if interval else "") + behind + tie + measured)
     for row in comparison:
         if row.error is not None:
-            _say(f"{row.model} failed: {row.error}")
+            print_wrapped(f"{row.model} failed: {row.error}")
         elif row.impossible:
-            _say(f"{row.model} gave probability zero to {row.impossible:,} tokens. One is enough to cost infinity.")
+            print_wrapped(
+                f"{row.model} gave probability zero to {row.impossible:,} tokens. One is enough to cost infinity."
+            )
     print()
     for sentence in comparison.advice:
-        _say(sentence)
+        print_wrapped(sentence)
     best = comparison.best
     if best is not None and best.run is not None and best.trained:
         run = shlex.quote(str(page.parent / best.run))
@@ -88,9 +88,4 @@ def _print_result(comparison: Comparison, page: Path) -> None:
 
 def _print_proof(comparison: Comparison) -> None:
     print()
-    _say(f"Proof: {describe_proof(comparison.proof)}")
-
-
-def _say(text: str) -> None:
-    width = min(WIDTH, shutil.get_terminal_size().columns)
-    print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
+    print_wrapped(f"Proof: {describe_proof(comparison.proof)}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from octavo.cli.flags import RunPath
-from octavo.cli.output import Output, print_table
+from octavo.cli.output import Output, print_table, print_wrapped
 from octavo.inspection.doctor import Diagnosis, Finding, examine
 from octavo.tasks.api import load
 
@@ -45,37 +44,31 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
         if baselines:
             print()
             _print_baselines(baselines)
-    well = [one.name for one in found.findings if one.verdict == "ok"]
-    context = next(
-        (f" ({one.measured})" for one in found.findings if one.name == "context" and one.verdict == "ok"), ""
-    )
+    well = [f"{one.name} ({one.measured})" if one.name == "context" else one.name
+            for one in found.findings if one.verdict == "ok"]  # fmt: skip
     print()
     if well:
-        _print_wrapped(f"well: {', '.join(f'{name}{context}' if name == 'context' else name for name in well)}", "  ")
+        print_wrapped(f"well: {', '.join(well)}", WIDTH, "  ")
     if baselines and not everything:
         costs = ", ".join(f"{row['name']} {row['bits_per_byte']:.3f}" for row in baselines)
-        _print_wrapped(f"baselines, bits per byte: {costs}", "  ")
+        print_wrapped(f"baselines, bits per byte of the held-out text: {costs}", WIDTH, "  ")
     reasons: dict[str, list[str]] = {}
     for one in found.findings:
         if one.verdict == "not applicable":
             reasons.setdefault(one.why, []).append(one.name)
     for why, names in reasons.items() if everything else ():
-        _print_wrapped(f"not examined: {', '.join(names)}: {why}", "  ")
+        print_wrapped(f"not examined: {', '.join(names)}: {why}", WIDTH, "  ")
     if reasons and not everything:
         left = ", ".join(name for names in reasons.values() for name in names)
-        _print_wrapped(f"not examined (--all says why): {left}", "  ")
+        print_wrapped(f"not examined (--all says why): {left}", WIDTH, "  ")
 
 
 def _print_finding(one: Finding) -> None:
     print(f"\n{one.verdict}: {one.condition or one.name}")
-    _print_wrapped(f"  measured: {one.measured}; expected: {one.expected}", "    ")
-    _print_wrapped(f"  {one.why}", "  ")
+    print_wrapped(f"  measured: {one.measured}; expected: {one.expected}", WIDTH, "    ")
+    print_wrapped(f"  {one.why}", WIDTH, "  ")
     for advice in one.advice:
-        _print_wrapped(f"  try {advice}", "    ")
-
-
-def _print_wrapped(line: str, indent: str) -> None:
-    print(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False))
+        print_wrapped(f"  try {advice}", WIDTH, "    ")
 
 
 def _print_baselines(baselines: list[dict[str, Any]]) -> None:

@@ -65,7 +65,7 @@ def import_(
             computing is in float32 either way.
     """
     with nullcontext(Path(out)) if out else numbered(Path("runs/imported")) as place:
-        run = import_model(source, place, tokenizer_of=tokenizer_of, precision=precision)
+        run = import_model(source, place, tokenizer_of=tokenizer_of, precision=precision, force=True)  # --force decided
     if isinstance(run, Encoder):
         about: dict[str, Any] = {"vocab": run.model.vocab, "heads": list(run.model.config.tasks)}
         remarks, verbs = f"heads: {', '.join(about['heads']) or 'none'}", ["embed {} FILE"]

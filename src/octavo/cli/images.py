@@ -64,7 +64,7 @@ def _print_attention(run: ImageRun, name: str, attention: ImageAttention, truth:
         (str(one.layer), str(one.head), f"{one.entropy:.2f}", f"{one.distance:.2f}", _strongest(one.seen_hw))
         for one in attention.heads
     ]
-    print_table(("layer", "head", "entropy, bits", "patches away", "looks most at (row, column)"), rows, left=(4,))
+    print_table(("layer", "head", "entropy, bits", "patches away", "attends most to (row, column)"), rows, left=(4,))
     for one in attention.groups:
         print(f"layer {one.layer}, channel group {one.group}: {one.itself:.1%} of a channel is taken from itself")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +41,12 @@ class Output:
                 print_table(*part)
             else:
                 print(part) if isinstance(part, str) else part()
+
+
+def print_wrapped(text: str, width: int = 80, indent: str = "") -> None:
+    """A paragraph of at most so many characters a line, and no wider than the terminal."""
+    width = min(width, shutil.get_terminal_size((width, 24)).columns)
+    print(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
 
 
 def print_json(value: Any) -> None:

@@ -36,8 +36,8 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS) -> O
         folder: Where the runs are, or one run.
     """
     if folder != RUNS and not Path(folder).is_dir():
-        near = [str(one) for one in Path(folder).absolute().parent.glob("*/") if one.is_dir()]
-        advice = did_you_mean(Path(folder).name, [Path(one).name for one in near], "name one that holds runs")
+        beside = [one.name for one in Path(folder).absolute().parent.glob("*/") if one.is_dir()]
+        advice = did_you_mean(Path(folder).name, beside, "name one that holds runs")
         raise UserError(f"there is no folder {folder}; {advice}")
     found, foreign = [], []
     for path in [Path(folder)] if (Path(folder) / CONFIG).is_file() else find_runs(folder):

@@ -35,7 +35,8 @@ def _rotary(values: Mapping[str, Any]) -> dict[str, Any]:
         base |= {"rope_theta": settings["rope_theta"]} if settings.get("rope_theta") is not None else {}
     for settings in (values, values.get("rope_parameters") or {}):
         if settings.get("partial_rotary_factor") not in (None, 1, 1.0):
-            raise UserError(f"octavo rotates whole heads: partial_rotary_factor={settings['partial_rotary_factor']!r}")
+            share = settings["partial_rotary_factor"]
+            raise UserError(f"octavo rotates whole heads: partial_rotary_factor={share!r}; take another model")
     return {**values, **base}
 
 

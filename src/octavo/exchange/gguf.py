@@ -83,6 +83,7 @@ GPT2_KEYS = {
     "attention.head_count": "n_head", "context_length": "n_positions",
     "attention.layer_norm_epsilon": "layer_norm_epsilon",
 }  # fmt: skip
+REAL_KEYS = ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "rope.freq_base")  # others: whole
 HEAD_SIZES = ("rope.dimension_count", "attention.key_length", "attention.value_length")
 
 
@@ -116,7 +117,9 @@ def read_llamacpp(path: str | Path, tokenizer: Tokenizer | None = None) -> Impor
         kind = gguf.get("general.architecture", str)
         if kind not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
-            raise UserError(f"GGUF files of the architectures {known} can be read: this one is of {kind!r}")
+            raise UserError(
+                f"GGUF files of {known} can be read: this one is of the architecture {kind!r}; take another"
+            )
         architecture = ARCHITECTURES[kind]
         shape = architecture.shape
         config, vocab = shape.config_of(_settings(gguf, kind))
@@ -140,7 +143,9 @@ def _tokenizer(gguf: Gguf, vocab: int) -> Tokenizer:
     if gguf.get("tokenizer.ggml.model", str) == NO_TOKENIZER:
         begin = gguf.get("tokenizer.ggml.bos_token_id", int)
         if not 0 <= begin < vocab:
-            raise UserError(f"bos_token_id must be a token from 0 to {vocab - 1:,}: it is {begin:,}")
+            raise UserError(
+                f"bos_token_id must be a token from 0 to {vocab - 1:,}: it is {begin:,}; get the file again"
+            )
         return TokenIds(vocab, begin, f"{gguf.path} has no tokenizer; import it with --tokenizer-of RUN")
     ids = special_ids(gguf)
     if not ids.keys() & {"bos", "eos"}:
@@ -160,7 +165,9 @@ def _settings(gguf: Gguf, kind: str) -> dict[str, Any]:
     width, heads = gguf.get(f"{kind}.embedding_length", int), gguf.get(f"{kind}.attention.head_count", int)
     sizes = {gguf.get(f"{kind}.{key}", int, width // max(1, heads)) for key in HEAD_SIZES}
     if len(sizes) > 1:
-        raise UserError(f"octavo's heads are of one size and turned whole: this file has sizes {sorted(sizes)}")
+        raise UserError(
+            f"octavo's heads have one size, all of it rotated: this file has {sorted(sizes)}; take another model"
+        )
     settings: dict[str, Any] = {
         "vocab_size": gguf.tensors["token_embd.weight"].shape[0],
         "tie_word_embeddings": NAMES.output not in gguf.tensors,
@@ -168,10 +175,9 @@ def _settings(gguf: Gguf, kind: str) -> dict[str, Any]:
     }
     usual: dict[str, Any] = {"attention.head_count_kv": heads, "rope.freq_base": 10000.0}
     for key, setting in ARCHITECTURES[kind].keys.items():
-        whole = "epsilon" not in key and key != "rope.freq_base"
-        value = gguf.get(f"{kind}.{key}", int if whole else float, usual.get(key))
+        value = gguf.get(f"{kind}.{key}", float if key in REAL_KEYS else int, usual.get(key))
         # The shortest decimal that is the same number in single precision: 1e-05, not 9.999999747378752e-06.
-        settings[setting] = value if whole else float(f"{value:.7g}")
+        settings[setting] = float(f"{value:.7g}") if key in REAL_KEYS else value
     return settings
 
 
@@ -223,7 +229,7 @@ def _metadata(kind: str, config: GPTConfig, vocab: int) -> dict[str, Any]:
     """The settings under llama.cpp's keys."""
     settings = ARCHITECTURES[kind].shape.settings_from(config, vocab)
     metadata = {f"{kind}.{key}": settings[setting] for key, setting in ARCHITECTURES[kind].keys.items()}
-    sizes = dict.fromkeys(HEAD_SIZES, config.head_size) if kind != "gpt2" else {}
+    sizes = dict.fromkeys(HEAD_SIZES, config.head_size) if config.positions == "rotary" else {}
     sizes |= {"vocab_size": vocab}
     return metadata | {f"{kind}.{key}": size for key, size in sizes.items()} | {STRIDE: config.stride}
 

@@ -47,12 +47,16 @@ def tokenizer_parts(gguf: Gguf) -> dict[str, Any]:
             f"{', '.join(map(repr, SPLITS))}: get another model, or give its tokenizer.json"
         )
     if gguf.get("tokenizer.ggml.add_space_prefix", bool, False):
-        raise UserError(f"the tokenizer of {gguf.path} puts a space before every text, which is not read")
+        raise UserError(
+            f"the tokenizer of {gguf.path} puts a space before every text, which is not read; get another model"
+        )
     if len(set(tokens)) < len(tokens):
         raise UserError(f"the tokens in {gguf.path} must be all different: some stand there twice; get it again")
     types = gguf.get("tokenizer.ggml.token_type", np.ndarray, np.full(len(tokens), NORMAL))
     if len(types) != len(tokens):
-        raise UserError(f"every token in {gguf.path} must have a type: {len(tokens):,} tokens, {len(types):,} types")
+        raise UserError(
+            f"every token in {gguf.path} must have a type: {len(tokens):,} tokens, {len(types):,} types; get it again"
+        )
     added = [
         {"id": number, "content": tokens[number], **ADDED, "special": bool(types[number] == CONTROL)}
         for number in np.flatnonzero(np.isin(types, (CONTROL, USER))).tolist()
@@ -88,7 +92,9 @@ def special_ids(gguf: Gguf) -> dict[str, int]:
     ids = {name: int(gguf.get(key, int)) for name, key in found.items() if key in gguf.metadata}
     for name, number in ids.items():
         if not 0 <= number < count:
-            raise UserError(f"{name} in {gguf.path} must be a token from 0 to {count - 1:,}: it is {number:,}")
+            raise UserError(
+                f"{name} in {gguf.path} must be a token from 0 to {count - 1:,}: it is {number:,}; get it again"
+            )
     return ids
 
 

@@ -53,7 +53,9 @@ def read_huggingface(folder: str | Path, tokenizer: Tokenizer | None = None) -> 
 def _shape_of(values: Mapping[str, Any]) -> Shape:
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in SHAPES:
-        raise UserError(f"models of type {', '.join(SHAPES)} can be read: config.json says {kind!r}")
+        raise UserError(
+            f"models of type {', '.join(SHAPES)} can be read: config.json says {kind!r}; take another model"
+        )
     if values.get("quantization_config") is not None:
         raise UserError("quantised weights are read from GGUF files only; take the model as it was before that")
     return SHAPES[kind]

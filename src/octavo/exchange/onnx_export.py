@@ -121,7 +121,10 @@ def _axis(states: list[Any], limit: int) -> Growth | None:
                 return Growth(tensor, axis, limit)
     if len(states) == 1:
         return None
-    raise UserError("ONNX cannot hold this model: the sizes of its state do not tell how many tokens it has seen")
+    raise UserError(
+        "ONNX cannot hold this model: the sizes of its state do not tell how many tokens it has seen; export it in "
+        "another format"
+    )
 
 
 def _size(state: Any, growth: Growth) -> int:
@@ -249,6 +252,8 @@ def _start(tensor: Tensor) -> dict[str, Any]:
     """A row of a tensor before any token: its shape, its type, and the number that fills it."""
     values = tensor[0].flatten()
     if len(values) and not bool((values == values[0]).all()):
-        raise UserError("ONNX holds states that start with one number: this model's starts with several")
+        raise UserError(
+            "ONNX holds states that start with one number: this model's starts with several; begin with zeros"
+        )
     value = values[0].item() if len(values) else 0
     return {"shape": list(tensor.shape[1:]), "dtype": str(tensor.dtype).removeprefix("torch."), "value": value}

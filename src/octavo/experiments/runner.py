@@ -26,12 +26,12 @@ from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
 from octavo.io import system
 from octavo.io.files import write_text
-from octavo.io.run_folder import CONFIG
+from octavo.io.run_folder import COMPARISON, CONFIG
 from octavo.models.parts.checks import check_positive
 
 HEADER, CELLS = "experiment.json", "cells"
 FORMAT = 2  # 1 was octavo 0.1's, one file for each kind of experiment
-BEFORE = {"comparison.json": "comparison", "scaling.json": "scaling series", "trained.json": "domains table"}
+BEFORE = {COMPARISON: "comparison", "scaling.json": "scaling series", "trained.json": "domains table"}
 STARTED = "started"
 
 
@@ -167,7 +167,7 @@ class Runner:
         with self.store.locked():
             found = {cell.key: outcome for cell in cells if (outcome := self.store.find(cell)) is not None}
             if found:
-                self.progress.note(f"{len(found)} of {len(cells)} are finished in {self.store.folder} already")
+                self.progress.note(f"finished in {self.store.folder} already: {', '.join(found)}")
                 self.outcomes |= found
                 self.begun += len(found)
                 self.progress.show_rows(self.rows(self.outcomes))

@@ -172,7 +172,7 @@ def describe_run(run: Any) -> RunDescription:
     }  # fmt: skip
     if isinstance(run, Run):
         record |= {"tokenizer": run.tokenizer.name, "vocab": run.tokenizer.vocab}
-        if "arpa" in spec_of(run.model).exports:
+        if spec_of(run.model).entries == "n-grams":
             model: Any = run.model
             record["ngrams"] = model.sizes()
     return RunDescription(run, record)

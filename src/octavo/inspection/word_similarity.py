@@ -39,8 +39,6 @@ SIMILARITIES: tuple[tuple[str, str, float], ...] = (  # from 0, nothing in commo
     ("word", "speech", 7.5), ("word", "horse", 1.0), ("horse", "dog", 6.0), ("friend", "enemy", 5.5),
     ("friend", "brother", 6.5), ("blood", "heart", 5.5), ("blood", "paper", 1.0), ("month", "year", 8.0),
 )  # fmt: skip
-
-
 SHOWN_WORDS, SHOWN_NEIGHBOURS = 8, 5  # in a notebook
 
 
@@ -143,7 +141,7 @@ def vectors(
         file: Instead of a corpus: a file of vectors in GloVe's or word2vec's text format, or glove-6b-50d.
         seed: Of the random start and order.
         whole_text: Learn from the last tenth too, on which models are measured; runs that use the vectors say so.
-        field: The field of JSON lines, Parquet or CSV that holds the text.
+        field: The field of JSON lines or Parquet that holds the text.
         errors: What is not UTF-8: "strict" refuses it, "replace" replaces it.
         encoding: The encoding of the text: "latin-1", "utf-16", ...
         **settings: Those of GloVe: dim, window, min_count, vocab_size, lower, epochs, learning_rate, budget.
@@ -163,7 +161,7 @@ def vectors(
         True
     """
     if (corpus is None) == (file is None):
-        raise UserError("vectors are learnt from a corpus or read from a file: give one of the two")
+        raise UserError("vectors are learnt or read: give either a corpus or file=PATH")
     if file is not None:
         if settings:
             raise UserError(f"a file of vectors has no settings: {', '.join(settings)}; they are for learning")
@@ -173,8 +171,10 @@ def vectors(
     losses: list[float] = []
     sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     names = [str(one) for one in sources]
-    opened = open_text if whole_text else lambda *of, **how: open_corpus(*of, **how).train
-    text = opened(names, field=field, errors=errors, encoding=encoding)
+    text = (
+        open_text(names, field=field, errors=errors, encoding=encoding) if whole_text
+        else open_corpus(names, field=field, errors=errors, encoding=encoding).train
+    )  # fmt: skip
     found, summary = train_glove(text.chunks(), config, seed, lambda row: losses.append(row["loss"]))
     part = "the whole text" if whole_text else "the training part"
     learnt_from = {"source": names, "part": part, "bytes": text.size, "sha256": text.sha256}

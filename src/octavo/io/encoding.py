@@ -55,9 +55,9 @@ def guess_encoding(head: bytes) -> str:
 
 
 def is_utf8(head: bytes) -> bool:
-    """Whether the beginning of a text is UTF-8; a character that is cut off at its end does not count."""
+    """Whether the beginning of a text, or all of a short one, is UTF-8; a beginning may end inside a character."""
     try:
-        codecs.utf_8_decode(head, "strict", False)
+        codecs.utf_8_decode(head, "strict", len(head) < SNIFFED_BYTES)
     except UnicodeDecodeError:
         return False
     return True

@@ -42,10 +42,7 @@ CHECKED_FROM = 9  # the crc32 covers the archive from this byte on
 MAX_STREAMS_COST = 0.0006  # of the bits, for the little context that streams begin with
 SPARE_BITS = 128.0  # that streams may cost beside: so a short text is not coded token by token in a single one
 MIN_START_BITS = 8.0  # that a fresh start is taken to cost, however well the samples begin
-SAMPLES, SAMPLE_TOKENS = (
-    64,
-    256,
-)  # to measure what a fresh start costs: the second half of each, with and without context
+SAMPLES, SAMPLE_TOKENS = 64, 256  # whose second halves, with and without context, tell what a fresh start costs
 MAX_AUTO_STREAMS = 512
 MAX_AUTO_PROBABILITIES = 2**24  # L * V, where the number of streams is not given
 MAX_PROBABILITIES = 2**27  # L * V that an option or a forged header may ask for: a gigabyte

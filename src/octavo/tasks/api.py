@@ -135,7 +135,7 @@ def evaluate(
         run: A run, or the path of its folder.
         text: A str or bytes is the text itself; a Path is a file, a folder or a named source; a list of paths gives a
             row for each and a total. Without a text, the run's own held-out data, or what else its task evaluates.
-        field: The field of JSON lines, Parquet or CSV that holds the text.
+        field: The field of JSON lines or Parquet that holds the text.
         errors: What is not UTF-8: "strict" refuses it, "replace" replaces it, "raw" keeps the bytes.
         encoding: The encoding of files: "utf-8", "latin-1", "utf-16", ...
 

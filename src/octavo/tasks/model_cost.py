@@ -91,6 +91,11 @@ def cost(model: Any, *, measure: bool = False, **settings: Any) -> CostReport:
         find_spec(model)  # which says that there is none, and the nearest one
     run = open_run(model)
     of_task = run.task in ("images", "translation")
+    if not (of_task or isinstance(run, Run)):
+        raise UserError(
+            f"the cost of a run is counted for language models, images and translation: {run.name} is a run of "
+            f"{run.task}; name a model and its settings instead"
+        )
     known = SIZES[run.task if of_task else "language"]
     sizes = {key: default for key, (default, _) in known.items() if key in SIZES_OF_RUN}
     check_sizes(run.name, settings, tuple(sizes))

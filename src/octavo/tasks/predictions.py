@@ -36,7 +36,8 @@ def run_of(kind: type[T], run: T | str | Path) -> T:
     if isinstance(run, str | Path):
         return kind.load(run)
     if not isinstance(run, kind):
-        raise UserError(f"this needs a run that was trained to {find_task(kind.task).purpose}: it is {run!r}")
+        purpose = find_task(kind.task).purpose
+        raise UserError(f"this needs a run that was trained to {purpose}: it is {run!r}; name another")
     return run
 
 

@@ -91,7 +91,7 @@ def export(
 
 def import_model(
     source: str | Path, out: str | Path | None = None, *, tokenizer_of: Run | str | Path | None = None,
-    precision: Precision = "float32",
+    precision: Precision = "float32", force: bool = False,
 ) -> Run | Encoder:  # fmt: skip
     """Make a run of a model that another program made.
 
@@ -101,6 +101,7 @@ def import_model(
         tokenizer_of: A run whose tokens are the model's, such as the one it was exported from; it makes the bits per
             byte of an ARPA file comparable again.
         precision: How a transformer's weights are stored: float16 takes half the room; computing is in float32.
+        force: Replace the run at `out`; without it, that is refused.
 
     Returns:
         A run like one that octavo trained.
@@ -114,6 +115,8 @@ def import_model(
         >>> abs(before - after) < 1e-3
         True
     """
+    if out is not None:
+        check_new(out, force=force)
     if is_bert(source) or (str(source) in NAMED and not Path(source).exists()):
         if out is not None:
             check_out(out)
@@ -195,5 +198,4 @@ def size_of_model(run: Run | Encoder) -> tuple[dict[str, Any], str]:
         sizes: list[int] = model.sizes()
         words = f"{sum(sizes):,} n-grams ({', '.join(f'{size:,}' for size in sizes)} of each order)"
         return {"ngrams": sizes}, words
-    what = "a transformer" if spec_of(model).family == "attention" else spec_of(model).description
-    return {"parameters": parameters}, f"{what}, {parameters:,} parameters"
+    return {"parameters": parameters}, f"{spec_of(model).description}, {parameters:,} parameters"

@@ -24,8 +24,7 @@ from octavo.pages.sections import facts, paragraph, render_page, reproduce, sect
 from octavo.tasks.run import Run
 from octavo.tasks.task import Recipe, Rows, Task, find_task
 from octavo.tasks.trained_run import TrainedRun
-from octavo.training.diagnosis import Training, TrainingCurve, examine_history
-from octavo.training.diagnosis.curve import bytes_per_token
+from octavo.training.diagnosis import Training, examine_history
 
 
 def title_of(run: Run) -> str:
@@ -148,16 +147,9 @@ def training_section(rows: Rows, record: Mapping[str, Any]) -> Markup:
 
 def health_section(run: TrainedRun, rows: Rows, out: Path) -> Markup:
     """What the history of training shows, in the words of `octavo doctor`; empty where nothing was trained."""
-    training = Training.of(run)
-    if training is None or not rows:
+    if Training.of(run) is None or not rows:
         return NOTHING
-    is_language = run.task == "language"
-    last = next((row.get("stage") for row in reversed(rows) if "step" in row), None)
-    of_stage = [row for row in rows if row.get("stage") == last]
-    curve = TrainingCurve.of(of_stage, bytes_per_token(run) if is_language else 1.0)
-    dropout = getattr(run.model.config, "dropout", 0.0) if is_language else 0.0
-    findings = examine_history(curve, training, str(out), None if is_language else of_stage, dropout)
-    notable = [one for one in findings if one.verdict in ("warning", "note")]
+    notable = [one for one in examine_history(run, rows, str(out)) if one.verdict in ("warning", "note")]
     described = [(f"{one.verdict}: {one.condition}", one.why) for one in notable]
     lead = "What the loss and the gradients did during training:" if described else "The course of training was normal."
     more = paragraph(f"octavo doctor {out} examines the model and the text, too.", quiet=True)

@@ -68,7 +68,7 @@ def is_stopped(folder: Path | None) -> bool:
     """Whether a run stands there that was stopped and can be resumed."""
     if folder is None or not (folder / STATE / FILE).is_file():
         return False
-    return not read_record(folder).get("training", {}).get("finished", True)
+    return not _is_finished(folder)
 
 
 def _is_finished(folder: Path) -> bool:

@@ -20,7 +20,6 @@ import torch
 from octavo.config import configs_from, from_json
 from octavo.datasets.sources import SOURCES, where
 from octavo.errors import UserError
-from octavo.io.run_folder import read_record
 from octavo.models import find_spec
 from octavo.tasks.trained_run import TrainedRun
 from octavo.training.loop_config import LoopConfig
@@ -115,6 +114,11 @@ class Task(Generic[R, D]):
 
     def recipe_of(self, record: Mapping[str, Any]) -> Recipe:
         """The recipe of a saved run."""
+        if "training" not in record:
+            raise UserError(
+                f"a run of {record.get('model', 'this model')} was not trained step by step, so there is nothing to "
+                "resume; train it anew"
+            )
         try:
             kept = record["training"]
             _, usual = self.configs(record["model"])
@@ -124,9 +128,7 @@ class Task(Generic[R, D]):
                 from_json(OptimizerConfig, kept["optimizer"]), record["seed"], str(kept["device"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"the run was not trained step by step, or does not say how: {error!r}; train it anew"
-            ) from error
+            raise UserError(f"the run does not say how it was trained: {error!r}; train it anew") from error
 
     # ------------------------------------------------------------------ training
 
@@ -253,11 +255,6 @@ def find_task(name: str) -> Task[Any, Any]:
 def task_for(model: str) -> Task[Any, Any]:
     """The task that a model is trained for; facts is a task of a language model, and named instead of it."""
     return find_task(model if model == "facts" else find_spec(model).task)
-
-
-def task_of_run(path: str | Path) -> Task[Any, Any]:
-    """The task of a saved run."""
-    return find_task(read_record(path)["task"])
 
 
 def made_with() -> dict[str, str]:

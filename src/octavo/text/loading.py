@@ -86,6 +86,10 @@ class Split:
         """All of its bytes at once."""
         return b"".join(chunk.data for chunk in self.chunks())
 
+    def first(self, size: int) -> Split:
+        """At most so many bytes from its beginning, though a character may be cut."""
+        return Split(self.text, self.start, min(self.end, self.start + size))
+
     def bytes_per_character(self) -> float:
         """Of its first chunk in UTF-8: 1 for plain English, nearly 3 for Chinese; 1 where it is not UTF-8."""
         data = next(self.chunks(), Chunk(b"")).data
@@ -128,9 +132,9 @@ def _note_encoding(path: Path) -> str:
         return ""
     with open(path, "rb") as file:
         guess = guess_encoding(file.read(SNIFFED_BYTES))
-    return f"{path} looks like {guess}; its bytes are read as they are; --encoding {guess} reads them as text" * bool(
-        guess
-    )
+    if not guess:
+        return ""
+    return f"{path} looks like {guess}; its bytes are read as they are; --encoding {guess} reads them as text"
 
 
 def text_of(data: bytes) -> Text:

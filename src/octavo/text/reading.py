@@ -23,7 +23,6 @@ from octavo.text.token_store import SUFFIX, tokens_as_text
 
 Errors = Literal["strict", "replace", "raw"]
 STDIN = "-"
-LOOKS_LIKE = "it looks like "
 
 
 def is_plain(path: Path) -> bool:
@@ -39,11 +38,11 @@ def list_files(
     skipped: list[str] = []
     for path in map(Path, paths):
         if path.is_dir():
-            found = _in_folder(path, errors, encoding, skipped)
+            guesses: set[str] = set()
+            found = _in_folder(path, errors, encoding, skipped, guesses)
             if not found:
                 shown = "; ".join(skipped[:3]) + ("; ..." if len(skipped) > 3 else "")
                 why = f"{len(skipped)} files were passed over ({shown})" if skipped else "no files"
-                guesses = {line.rpartition(LOOKS_LIKE)[2] for line in skipped if LOOKS_LIKE in line}
                 if len(guesses) == 1:
                     raise EncodingError(f"the folder {path} has no text in it that is UTF-8: {why}", *guesses)
                 raise UserError(f"the folder {path} has no text in it: {why}; name a file or another folder")
@@ -188,13 +187,14 @@ def _text_of(record: dict[str, Any], field: str, place: str, errors: Errors) -> 
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def _in_folder(folder: Path, errors: Errors, encoding: str, skipped: list[str]) -> list[Path]:
+def _in_folder(folder: Path, errors: Errors, encoding: str, skipped: list[str], guesses: set[str]) -> list[Path]:
+    """The texts in a folder; adds why others are passed over, and the encodings that those seem to have."""
     files = []
     for root, folders, names in os.walk(folder):
         skipped += [f"{Path(root, name)}: hidden folder" for name in folders if name.startswith(".")]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (Path(root, name) for name in names):
-            why = "hidden file" if path.name.startswith(".") else _why_not_text(path, errors, encoding)
+            why = "hidden file" if path.name.startswith(".") else _why_not_text(path, errors, encoding, guesses)
             if why:
                 skipped.append(f"{path}: {why}")
             else:
@@ -202,7 +202,7 @@ def _in_folder(folder: Path, errors: Errors, encoding: str, skipped: list[str]) 
     return sorted(files)
 
 
-def _why_not_text(path: Path, errors: Errors, encoding: str) -> str:
+def _why_not_text(path: Path, errors: Errors, encoding: str, guesses: set[str]) -> str:
     """Why a file in a folder is passed over; empty if it is text."""
     if not path.is_file():
         return "not a regular file"
@@ -218,10 +218,13 @@ def _why_not_text(path: Path, errors: Errors, encoding: str) -> str:
             return f"not in the encoding {encoding}"
         return ""
     guess = guess_encoding(head)
+    if guess and (b"\0" in head or errors == "strict"):
+        guesses.add(guess)
+        return f"not UTF-8, it looks like {guess}"
     if b"\0" in head:
-        return f"not UTF-8, {LOOKS_LIKE}{guess}" if guess else "not text: it has NUL bytes"
+        return "not text: it has NUL bytes"
     if errors == "strict" and not is_utf8(head):
-        return f"not UTF-8, {LOOKS_LIKE}{guess}" if guess else "not UTF-8"
+        return "not UTF-8"
     return "not text: a file of tokens; name it to read it" if path.suffix.lower() == SUFFIX else ""
 
 

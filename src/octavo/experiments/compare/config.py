@@ -125,7 +125,7 @@ def parts_of_mixture(
 KIND = "comparison"
 DEFAULT_BUDGET, QUICK_BUDGET = "60s", "26s"  # of training, for a neural model
 MIN_SCORED_BYTES = 1 << 18  # of held-out text: all of most texts
-SCORED_BYTES_PER_SECOND = 1 << 12  # and how many more for each second of training beyond
+SCORED_BYTES_PER_TRAINING_SECOND = 1 << 12  # and how many more for each second of training beyond
 OWN_TEXT = "text.txt"
 LONGEST_NAME = 200  # characters; a longer string is a text, not the name of one
 
@@ -236,7 +236,8 @@ class CompareConfig:
 
     def scored_part(self, corpus: Corpus) -> Split:
         """The part of the held-out text that every model is measured on: its beginning, or all of it."""
-        limit = self.bytes or MIN_SCORED_BYTES + int(SCORED_BYTES_PER_SECOND * min(self.seconds_each or 0.0, 600.0))
+        seconds = min(self.seconds_each or 0.0, 600.0)
+        limit = self.bytes or MIN_SCORED_BYTES + int(SCORED_BYTES_PER_TRAINING_SECOND * seconds)
         return first_part(corpus.valid, limit)
 
     def to_json(self) -> dict[str, Any]:

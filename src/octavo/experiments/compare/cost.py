@@ -113,7 +113,7 @@ def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split)
 
 
 def _different_tokens(run: Run, train: Split) -> int:
-    part = Split(train.text, train.start, min(train.end, train.start + MAX_COUNTED_BYTES))
+    part = train.first(MAX_COUNTED_BYTES)
     found = [np.unique(block) for block in run.tokenizer.encode_chunks(part.chunks())]
     return len(np.unique(np.concatenate(found)))
 

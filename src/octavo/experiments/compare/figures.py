@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from octavo.experiments.compare.rows import CompareRow, Comparison
+from octavo.experiments.compare.rows import COMPRESSOR, CompareRow, Comparison
 from octavo.experiments.table import csv_text
 from octavo.io.files import whole_folder
 from octavo.io.run_folder import METRICS
@@ -90,7 +90,7 @@ def figures_section(drawn: Sequence[Figure]) -> Markup:
 
 def trade_off(comparison: Comparison, cost: Cost) -> Figure:
     """Bits per byte against one cost: a mark for each model, a line for each compressor."""
-    models = [row for row in comparison if row.family != "compressor"]
+    models = [row for row in comparison if row.family != COMPRESSOR]
     drawable = [(row, at) for row in models if (at := _place(row, cost)) is not None]
     best = set(frontier([at for _, at in drawable], cost.more_is_better))
     styles = styles_of(comparison)
@@ -102,7 +102,7 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
     outside = [
         (row.model, bits)
         for row in comparison  # on a logarithmic axis there is no place for 0, which text that repeats itself may take
-        if row.family == "compressor" and row.error is None and (bits := row.bits_per_byte or 0.0) > 0
+        if row.family == COMPRESSOR and row.error is None and (bits := row.bits_per_byte or 0.0) > 0
     ]
     caption = f"Bits per byte against {cost.axis}. {cost.why}{_left_out(models, cost)}"
     drawing = draw_pareto(marks, outside, (cost.axis, "bits per byte"), cost.more_is_better)
@@ -116,7 +116,7 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
 
 def styles_of(comparison: Comparison) -> dict[str, Style]:
     """A colour for each family and a mark for each model, the same in every figure."""
-    models = [(family_colour(row.family), row.model) for row in comparison if row.family != "compressor"]
+    models = [(family_colour(row.family), row.model) for row in comparison if row.family != COMPRESSOR]
     return {model: Style(colour, place) for place, (colour, model) in enumerate(sorted(models))}
 
 

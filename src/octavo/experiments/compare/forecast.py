@@ -6,12 +6,13 @@ The runner corrects them by what the first cells really take.
 from __future__ import annotations
 
 from octavo.experiments.cell import Cell
+from octavo.experiments.compare.rows import MIXTURE
 from octavo.training.schedule import Budget
 
 PAGE_SECONDS = 3.0
 CELL_SECONDS = 1.5  # of every model: its sample and its page
 COUNTED_BYTES_PER_SECOND = 5e5
-SCORED_BYTES_PER_SECOND = {"counts": 2e5, "gradient": 1.5e4, "mixture": 8e3}
+SCORED_BYTES_PER_SECOND = {"counts": 2e5, "gradient": 1.5e4, MIXTURE: 8e3}
 COMPRESSED_BYTES_PER_SECOND = 1e6
 PROVED_BYTES_PER_SECOND = 5e3  # compressed and restored
 STEP_SECONDS, TRAINED_TOKENS_PER_SECOND = 0.2, 2e4  # where the budget is no time
@@ -28,8 +29,8 @@ def expected_seconds(cell: Cell) -> float:
         return expected if limit is None else min(expected, CELL_SECONDS + limit)
     if cell.budget:
         return CELL_SECONDS + scored / SCORED_BYTES_PER_SECOND["gradient"] + _training_seconds(cell)
-    if cell.options.get("family") == "mixture":
-        return CELL_SECONDS + scored / SCORED_BYTES_PER_SECOND["mixture"]
+    if cell.options.get("family") == MIXTURE:
+        return CELL_SECONDS + scored / SCORED_BYTES_PER_SECOND[MIXTURE]
     if cell.work == "pretrained":
         return CELL_SECONDS + scored / SCORED_BYTES_PER_SECOND["gradient"]
     return CELL_SECONDS + train / COUNTED_BYTES_PER_SECOND + scored / SCORED_BYTES_PER_SECOND["counts"]

@@ -14,7 +14,7 @@ from octavo.experiments.compare.compressors import COMPRESSED
 from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.proof import describe_proof
-from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
+from octavo.experiments.compare.rows import COMPRESSOR, CSV, CompareRow, Comparison
 from octavo.experiments.compare.settings import settings_section
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
@@ -56,7 +56,7 @@ def comparison_page(
     comparison: Comparison, held_out: bytes, byte_costs: ByteCosts, drawn: Sequence[Figure], samples: Mapping[str, str]
 ) -> str:  # fmt: skip
     """The whole page."""
-    models = [row for row in comparison if row.family != "compressor" and row.error is None]
+    models = [row for row in comparison if row.family != COMPRESSOR and row.error is None]
     name = Path(str(comparison.corpus.get("name", "a text"))).name
     return sections.render_page(f"{name}: {len(models)} models compared", _lead(comparison, len(models)), [
         section("Recommendation", element("div", paragraphs(comparison.advice), class_="advice"))
@@ -150,7 +150,7 @@ def _row(row: CompareRow, address: str, rows: Sequence[CompareRow]) -> sections.
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
         return sections.TableRow((first, f"failed: {row.error}"), "failed")
-    kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == "compressor" else ""
+    kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == COMPRESSOR else ""
     return sections.TableRow((first, *cells_of(row, rows)[1:]), kind)
 
 
@@ -160,7 +160,7 @@ def footnotes(comparison: Comparison) -> list[str]:
     notes = [f"Measured on {comparison.measured_part} held out."] if comparison.is_part_measured else []
     if any(row.dominated for row in comparison):
         notes.append(f"Grey: dominated, that is, {DOMINATED}.")
-    if any(row.family == "compressor" for row in comparison):
+    if any(row.family == COMPRESSOR for row in comparison):
         notes.append(f"Italic: general compressors. {COMPRESSED}")
     if intervals:
         notes.append(f"95 %: the confidence interval of the bits per byte, {' or '.join(intervals)}.")

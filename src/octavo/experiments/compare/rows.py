@@ -14,8 +14,9 @@ from octavo.config import from_json, plain_json
 from octavo.errors import UserError
 from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size, thousands
+from octavo.io.run_folder import COMPARISON
 
-RESULT = "comparison.json"
+RESULT = COMPARISON
 CSV = "comparison.csv"
 FORMAT = 2
 COMPRESSOR, PRETRAINED, MIXTURE = "compressor", "pretrained", "mixture"  # families beside those of the models

@@ -67,11 +67,11 @@ def measure_baselines(run: Run, valid: Split) -> Baselines:
     if impossible:
         own = math.inf
     if own is None or valid.size > COUNTED:
-        valid = Split(valid.text, valid.start, valid.start + min(valid.size, SCORED))
+        valid = valid.first(SCORED)
         score = score_text(run.model, run.tokenizer, valid, "validation")
         own, impossible = score.bits_per_byte, score.impossible
     train = learnt_text(run)
-    part = Split(train.text, train.start, train.start + min(train.size, COUNTED))
+    part = train.first(COUNTED)
     x_N, pieces_PL = _learnt_from(run, tokenize(part, run.tokenizer).tokens)
     rows = []
     for order in (1, *ORDERS):

@@ -90,14 +90,14 @@ def _examine_examples(
     run: Any, rows: list[dict[str, Any]], training: Training | None, bench: Bench | None, why_not: str
 ) -> list[Finding]:
     """The findings of a run that is no language model; of several stages, the first starts anew."""
-    names = [row.get("stage") for row in rows if "step" in row] or [None]
-    first, last = ([row for row in rows if row.get("stage") == name] for name in (names[0], names[-1]))
-    curve, choices = TrainingCurve.of(first, 1.0), find_task(run.task).choices(run)
+    first = next((row.get("stage") for row in rows if "step" in row), None)
+    curve = TrainingCurve.of([row for row in rows if row.get("stage") == first], 1.0)
+    choices = find_task(run.task).choices(run)
     data = bench.data if bench is not None else _data_of(run)
     examples = examples_of(data)
     findings = [
         *_examine_model(run, curve, training, bench, why_not, choices),
-        *examine_history(TrainingCurve.of(last, 1.0), training, str(run.path or run.name), last),
+        *examine_history(run, rows, str(run.path or run.name)),
         progress(curve, training, choices, label_entropy(examples)),
     ]  # fmt: skip
     if isinstance(data, Corpus):
@@ -118,7 +118,7 @@ def _data_of(run: Any) -> Any:
 def _examine_language(
     run: Run, rows: list[dict[str, Any]], training: Training | None, bench: Bench | None, why_not: str, quick: bool
 ) -> list[Finding]:
-    curve, name = TrainingCurve.of(rows, bytes_per_token(run)), str(run.path or run.name)
+    curve = TrainingCurve.of(rows, bytes_per_token(run))
     valid, baselines, why_gone, why_none = _measure_text(run, quick)
     known = Expectation(what=run.tokenizer.unit)
     if baselines is not None:
@@ -126,7 +126,7 @@ def _examine_language(
         known = Expectation(bag, pairs, run.tokenizer.unit)
     findings = [
         *_examine_model(run, curve, training, bench, why_not, run.model.vocab),
-        *examine_history(curve, training, name, dropout=getattr(run.model.config, "dropout", 0.0)),
+        *examine_history(run, rows, str(run.path or run.name)),
         progress(curve, training, run.model.vocab, known, run.model.config),
         *(_unseen_text(run, valid) if valid is not None else [not_applicable(name, why_gone) for name in UNSEEN]),
     ]  # fmt: skip
@@ -160,23 +160,19 @@ def _measure_text(run: Run, quick: bool) -> tuple[Split | None, Baselines | None
 
 def _unseen_text(run: Run, valid: Split) -> list[Finding]:
     """The text and what the model does with the validation part of it."""
-    x_N = torch.from_numpy(tokenize(_first(valid, READ), run.tokenizer).tokens[1:].astype(np.int64))  # without begin
+    x_N = torch.from_numpy(tokenize(valid.first(READ), run.tokenizer).tokens[1:].astype(np.int64))  # without begin
     x_T = x_N[x_N != run.model.begin].tolist()
     try:
         train = learnt_text(run)
-        tokens_N = tokenize(_first(train, TOKENIZED), run.tokenizer).tokens.astype(np.int64)
+        tokens_N = tokenize(train.first(TOKENIZED), run.tokenizer).tokens.astype(np.int64)
         of_text = [examine_text(train, valid),
-                   examine_tokenizer(run.tokenizer, tokens_N, _first(valid, TOKENIZED).read())]  # fmt: skip
+                   examine_tokenizer(run.tokenizer, tokens_N, valid.first(TOKENIZED).read())]  # fmt: skip
     except UserError as error:
         of_text = [not_applicable(name, str(error).partition(";")[0]) for name in ("text", "tokenizer")]
     return [
         *of_text, gates(run.model, x_T), attention(run.model, x_T), softmax(run.model, x_N),
         through_time(run.model, x_N), context(run.model, run.tokenizer, x_N),
     ]  # fmt: skip
-
-
-def _first(split: Split, size: int) -> Split:
-    return Split(split.text, split.start, split.start + min(split.size, size))
 
 
 def _longer(run: Run, curve: TrainingCurve, training: Training | None) -> str:

@@ -16,7 +16,8 @@ from octavo.errors import UserError
 from octavo.models import spec_of
 from octavo.tasks.language import LanguageData
 from octavo.tasks.task import Recipe, Task, find_task
-from octavo.text import Split, tokenize
+from octavo.text import tokenize
+from octavo.training.distributed import Team
 from octavo.training.stage import Stage
 
 MAX_BYTES = 20_000_000  # of a text: the first batch of a longer one is taken from its beginning
@@ -55,8 +56,7 @@ def set_up(run: Any) -> Bench:
 def _read_again(task: Task[Any, Any], run: Any, record: Any) -> Any:
     data = task.reopen(record, str(run.path or run.name))
     if isinstance(data, LanguageData):
-        train = data.corpus.train
-        part = Split(train.text, train.start, train.start + min(train.size, MAX_BYTES))
+        part = data.corpus.train.first(MAX_BYTES)
         data.corpus = replace(data.corpus, train=part)
         data.store = tokenize(part, run.tokenizer)
     return data
@@ -67,7 +67,7 @@ def loss_of(stage: Stage, number: int, training: bool, seed: int, gradient: bool
     batch = stage.batch(number)
     stage.model.train(training)
     with torch.random.fork_rng([]), torch.set_grad_enabled(gradient):
-        torch.manual_seed((seed * 1_000_003 * 1009) % (1 << 63))
+        torch.manual_seed(Team(0, 1, CPU).step_seed(seed, 0))
         loss, _ = stage.objective(stage.start(batch.rows), batch.part(0, batch.rows, CPU))
         if gradient:
             loss.backward()

@@ -125,8 +125,7 @@ def is_alphabetical(data: bytes) -> bool:
 def examine_text(train: Split, valid: Split) -> Finding:
     """The two parts, of which the first bytes are read."""
     name = "text"
-    first, second = (Split(part.text, part.start, part.start + min(part.size, READ_BYTES)).read()
-                     for part in (train, valid))  # fmt: skip
+    first, second = (part.first(READ_BYTES).read() for part in (train, valid))
     if len(first) < LEAST_BYTES:
         return not_applicable(name, f"it takes {LEAST_BYTES:,} bytes of training text, and there are {len(first):,}")
     garbled = encoding_problem(first)

@@ -19,7 +19,7 @@ from octavo.inspection.gradient_flow import Flow, default_back, gradient_flow, h
 from octavo.io.progress import progress
 from octavo.models import spec_of
 from octavo.text import Tokenizer
-from octavo.training.diagnosis.finding import GATES, LOOKS, Finding, Verdict, not_applicable, percent
+from octavo.training.diagnosis.finding import GATES, MORE_ATTENTION, Finding, Verdict, not_applicable, percent
 
 ROWS, LEAD, JUDGED = 64, 32, 64  # 4,096 predictions, each after at least 32 tokens: a share is then right to 1 %
 SURE = 0.99  # a top probability above it is a saturated softmax: its gradient is below a hundredth
@@ -146,7 +146,7 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
         left = f"{'over 1 % left after' if shrinks else 'does not shrink within'} {flow.back} steps"
     measured = f"{in_words(factor)}, {left}"
     expected = f"1 % left after {FAIR_RANGE} steps or more"
-    advice = (*GATES, "--init orthogonal", *LOOKS, "a lower --learning-rate")
+    advice = (*GATES, "--init orthogonal", *MORE_ATTENTION, "a lower --learning-rate")
     if flow.norms[-1] > GROWS * flow.norms[0] > 0:
         why = "the gradient grows on its way back: what happened long ago shakes every step."
         tamer = ("a lower --learning-rate", "--init orthogonal")
@@ -283,7 +283,7 @@ def judge(bits: dict[int | None, float], field: int | None, tokens: int) -> Find
     advice: tuple[str, ...] = ()
     if length is not None and length < wanted:
         verdict = "note" if length > 1 else "warning"
-        advice = ("a larger --budget", "more --steps", "another --learning-rate", *GATES, *LOOKS,
+        advice = ("a larger --budget", "more --steps", "another --learning-rate", *GATES, *MORE_ATTENTION,
                   "a longer --sequence-length")  # fmt: skip
         if length == 0:
             why = f"the context is never used: its cost is the same without it; {why}"

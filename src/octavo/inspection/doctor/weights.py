@@ -35,15 +35,15 @@ def examine_weights(bench: Bench, training: Training | None, steps: int) -> list
     tables = [name for name, one in trained.items() if one.ndim == 2 and min(one.shape) > 1]  # embeddings too
     alike = [name for name in tables if is_alike(trained[name].detach()) and name not in same]
     shares = {name: length_ratio(*pairs[name]) for name in names if name in pairs and float(pairs[name][1].norm()) > 0}
-    kept = median(shares.values()) if shares else 1.0
+    ratio = median(shares.values()) if shares else 1.0
     dead = {name: 1 - reached[name] for name in names if name in reached and reached[name] < 1}
     units = _judge_units(dead if len(frozen) < len(pairs) else {})
-    return [_judge_tensors(frozen, alike, kept, len(pairs), training), units]
+    return [_judge_tensors(frozen, alike, ratio, len(pairs), training), units]
 
 
-def _judge_tensors(frozen: list[str], alike: list[str], kept: float, count: int, training: Training | None) -> Finding:
+def _judge_tensors(frozen: list[str], alike: list[str], ratio: float, count: int, training: Training | None) -> Finding:
     name, expected = "weights", "every tensor trained, and units that differ"
-    values = {"frozen": frozen, "alike": alike, "length_ratio": kept}
+    values = {"frozen": frozen, "alike": alike, "length_ratio": ratio}
     advice: tuple[str, ...]
     if alike:
         why = (
@@ -59,15 +59,15 @@ def _judge_tensors(frozen: list[str], alike: list[str], kept: float, count: int,
         advice = ("see that every parameter has requires_grad, and is handed to the optimizer",)
         measured = f"{len(frozen)} of {count} tensors never changed"
         return Finding(name, "warning", measured, expected, why, advice, values, "frozen weights")
-    if kept < SHRUNK:
+    if ratio < SHRUNK:
         decay = training.optim.weight_decay if training else 0.0
         why = (
-            f"the matrices shrank to {percent(kept)} of their first length: weight decay {decay:g} outweighs the loss."
+            f"the matrices shrank to {percent(ratio)} of their first length: weight decay {decay:g} outweighs the loss."
         )
-        measured = f"length {percent(kept)} of the first"
+        measured = f"length {percent(ratio)} of the first"
         advice = ("a lower --weight-decay 0.1",)
         return Finding(name, "warning", measured, expected, why, advice, values, "weight decay too strong")
-    measured = f"all changed, length x {kept:.2f}"
+    measured = f"all changed, length x {ratio:.2f}"
     return Finding(name, "ok", measured, expected, "training changed every tensor.", (), values)
 
 

@@ -20,7 +20,7 @@ from octavo.pages.sections import captioned
 BOUNDS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5)  # the weights above which a cell is darker
 OPACITIES = (0.07, 0.16, 0.28, 0.42, 0.58, 0.78, 1.0)
 SCALE_STEP = 52  # units of a shade in the scale
-TOKEN_SIZE, TOKEN_CHARACTER = 0.85, 0.55  # cells: the height of a token's letters, and the width of one
+TOKEN_SIZE, TOKEN_CHARACTER = 0.85, 0.55  # cells: the height of a token's characters, and the width of one
 MAX_TOKEN = 8  # characters of a token that are written beside a map
 
 

@@ -20,6 +20,7 @@ LEAST_LOSS = 1e-9  # nats: a classifier's may be 0, and losses are compared by t
 NEAR = 0.05  # of the run: points so close to a step speak for it
 FASTER, SLOWER = 3.0, 0.25  # times a rate that is not unusual; rates matter by factors, not by percents
 FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many are what to try
+STILL_FALLING = 0.01  # of the bits, in the last third of the budget: then more training may help
 LEAST_CHECKS = 4  # evaluations on held-out text that make a curve of their own
 UNUSUAL = 2.0  # times more or less than the default: then the default is what to try first
 FAR = UNUSUAL**2  # times more or less than the default: then what goes wrong is put down to it
@@ -39,9 +40,6 @@ class Check(NamedTuple):
     step: int
     bits: float  # per byte
     seconds: float = 0.0  # since training began, where the log says it
-
-
-STILL_FALLING = 0.01  # of the bits, in the last third of the budget: then more training may help
 
 
 def fall_at_the_end(curve: Sequence[tuple[float, float]]) -> float:
@@ -190,12 +188,12 @@ class Training:
     @property
     def lowered(self) -> float:
         """How many times below the usual ones all learning rates are; 1 where they are not."""
-        return max(1.0, *[float(min(getattr(self.usual, n) / getattr(self.optim, n) for n in self._names()))])
+        return max(1.0, min(float(getattr(self.usual, n) / getattr(self.optim, n)) for n in self._names()))
 
     @property
     def raised(self) -> float:
-        """How many times above the usual one the most raised learning rate is; 1 where none is."""
-        return max(1.0, *[float(getattr(self.optim, n) / getattr(self.usual, n)) for n in self._names()])
+        """How many times above the usual ones all learning rates are; 1 where they are not."""
+        return max(1.0, min(float(getattr(self.optim, n) / getattr(self.usual, n)) for n in self._names()))
 
     @property
     def is_timed(self) -> bool:

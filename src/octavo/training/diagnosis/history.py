@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from octavo.training.diagnosis.curve import FAR, Training, TrainingCurve, as_number, lowest_tenth
+from octavo.training.diagnosis.curve import FAR, Training, TrainingCurve, as_number, bytes_per_token, lowest_tenth
 from octavo.training.diagnosis.finding import GATES, Finding, Verdict, not_applicable, percent
 
 START_NOTE = 0.05  # of ln(vocabulary): logits of spread s cost s²/2 nats, so for 257 tokens a spread of about 0.75
 START_WARNING = 0.5  # the first steps then only take back what the initialisation put in
-RISE = 0.02  # of held-out bits over their best: the same pieces are measured each time, so less would still be noise
+RISE = 0.02  # of held-out bits over their best: the same chunks are measured each time, so less would still be noise
 GAP, WIDE_GAP = 0.15, 0.4  # of held-out over training bits: another text of the same kind differs by a few per cent
 FEW_POINTS = 20  # logged steps: with fewer there is no beginning, middle and end to compare
 WORSE = 0.05  # of the loss: the end over the best tenth
@@ -34,15 +34,22 @@ SMALLER = (
 )  # fmt: skip
 
 
-def examine_history(
-    curve: TrainingCurve, training: Training | None, name: str, measures: Sequence[Mapping[str, Any]] | None = None,
-    dropout: float = 0.0,
-) -> list[Finding]:  # fmt: skip
-    """All that metrics.jsonl shows by itself; `measures` are its rows where held-out examples are judged by a measure
-    (accuracy, BLEU) instead of bits per byte, `name` is the run's."""
-    overfits = overfitting(curve, training) if measures is None else falling_measure(curve, measures, training)
-    if overfits.verdict != "warning" and (damped := too_much_dropout(curve, training, dropout)) is not None:
-        overfits = damped
+def examine_history(run: Any, rows: Sequence[Mapping[str, Any]], name: str) -> list[Finding]:
+    """All that a run's metrics.jsonl shows by itself, of several stages the last; `name` is what messages call the run.
+
+    A language model's held-out text is judged by bits per byte, held-out examples of another task by their measure:
+    accuracy, BLEU.
+    """
+    training, last = Training.of(run), next((row.get("stage") for row in reversed(rows) if "step" in row), None)
+    of_stage = [row for row in rows if row.get("stage") == last]
+    if run.task == "language":
+        curve = TrainingCurve.of(of_stage, bytes_per_token(run))
+        overfits = overfitting(curve, training)
+        damped = too_much_dropout(curve, training, getattr(run.model.config, "dropout", 0.0))
+        overfits = damped if damped is not None and overfits.verdict != "warning" else overfits
+    else:
+        curve = TrainingCurve.of(of_stage, 1.0)
+        overfits = falling_measure(curve, of_stage, training)
     return [events(curve, training, name), stability(curve, training), gradient_lengths(curve, training), overfits]
 
 
@@ -92,7 +99,7 @@ def start(
     return Finding(name, "ok", measured, shown, why, (), values)
 
 
-UNSTABLE = ("a lower --learning-rate", "a longer --sequence-length", *GATES)
+UNSTABLE = ("a longer --sequence-length", *GATES)
 
 
 def stability(curve: TrainingCurve, training: Training | None) -> Finding:
@@ -122,7 +129,7 @@ def stability(curve: TrainingCurve, training: Training | None) -> Finding:
         )  # fmt: skip
         measured = f"held out {percent(held['rise'], sign=True)} since its best"
         expected = f"at most {percent(RISE, 0, sign=True)}"
-        return Finding(name, "warning", measured, expected, why, (*lower, *UNSTABLE[1:]), values | held, "instability")
+        return Finding(name, "warning", measured, expected, why, (*lower, *UNSTABLE), values | held, "instability")
     why = "neither the training loss nor that of held-out text rose again."
     return Finding(name, "ok", measured, expected, why, (), values)
 
