@@ -278,9 +278,11 @@ def drop_always(run: Any) -> Any:
 # ---------------------------------------------------------------------- the patients
 
 THOROUGH = {  # a second case of the same, or slow: examined by benchmarks/bench_doctor.py alone
-    "gpt, rate too high", "gpt, rate too low", "bert, rate too low", "gru, overfitting", "gpt, first weights x 10",
-    "vit, first weights x 0", "gpt, embeddings frozen", "facts, rate too high", "seq2seq, misaligned", "healthy local",
-    "healthy seq2seq", "healthy lstm",
+    "gpt, rate too high", "gpt, rate too low", "bert, rate too low", "gpt, overfitting", "gpt, first weights x 10",
+    "gru, first weights x 10", "vit, first weights x 0", "gpt, embeddings frozen", "facts, rate too high",
+    "vit, rate too high", "vit, labels shuffled", "seq2seq, misaligned", "rnn, hardly any recurrence", "gru, clipped",
+    "gru, too small", "gpt, dead units", "healthy local", "healthy seq2seq", "healthy lstm", "healthy bert",
+    "healthy facts",
 }  # fmt: skip
 
 RATES = {"learning_rate": 1e-5, "muon_learning_rate": 1e-4}

@@ -26,8 +26,7 @@ ERRORS = 3.0  # standard errors that an accuracy must be above that of the commo
 LEAKED = 0.3  # of the held-out examples: short ones are the same by chance now and then
 RARE = 0.02  # of the examples: a class above it should be said now and then
 IGNORED = 0.02  # of the loss: so much worse must an answer be to another's question
-LEAST = 20  # examples, or rows of a few batches
-BATCHES = 4
+LEAST = 20  # examples, or rows of a batch
 UNRELATED, LEAK, ONE_CLASS = "labels unrelated to inputs", "data leak", "one class only"
 
 
@@ -126,20 +125,16 @@ def _judge_classes(examples: Examples, result: Mapping[str, Any], values: dict[s
 
 @torch.no_grad()
 def rise_with_others(bench: Bench) -> float | None:
-    """How much higher the loss of a few batches is when each answer is asked of the next row's input; None where their
-    rows are too few."""
+    """How much higher the loss is when each answer is asked of the next row's input; None where rows are too few."""
     stage = bench.trained
-    batches = [batch for batch in map(stage.batch, range(BATCHES)) if len(getattr(batch, "tensors", ())) == 4]
-    if sum(batch.rows for batch in batches) < LEAST:
+    batch = max((stage.batch(number) for number in range(4)), key=lambda one: one.rows)
+    tensors: tuple[Tensor, ...] = getattr(batch, "tensors", ())
+    if len(tensors) != 4 or batch.rows < LEAST:
         return None
+    order_B = torch.arange(batch.rows).roll(1)
+    swapped = RowBatch((tensors[0][order_B], tensors[1][order_B], *tensors[2:]), batch.targets)
     stage.model.eval()
-    own = other = 0.0
-    for batch in batches:
-        tensors: tuple[Tensor, ...] = getattr(batch, "tensors", ())
-        order_B = torch.arange(batch.rows).roll(1)
-        swapped = RowBatch((tensors[0][order_B], tensors[1][order_B], *tensors[2:]), batch.targets)
-        own, other = (
-            total + float(stage.objective(stage.start(one.rows), one.part(0, one.rows, CPU))[0])
-            for total, one in ((own, batch), (other, swapped))
-        )
+    own, other = (
+        float(stage.objective(stage.start(one.rows), one.part(0, one.rows, CPU))[0]) for one in (batch, swapped)
+    )
     return other / max(own, 1e-9) - 1
