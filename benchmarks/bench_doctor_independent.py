@@ -1,4 +1,4 @@
-"""octavo doctor on real texts: an independent set of runs, written down before the doctor was looked at.
+"""octavo doctor on real texts: an independent set of runs, written down before its code was read.
 
     python benchmarks/bench_doctor_independent.py              (all of them)
     python benchmarks/bench_doctor_independent.py --only gru   (those whose name has it in it: a pattern)
