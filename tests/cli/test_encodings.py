@@ -132,6 +132,14 @@ def test_a_byte_model_reads_other_encodings_as_bytes_and_says_so(octavo_says: ob
     assert "a.txt looks like latin-1; its bytes are read as they are; --encoding latin-1 reads them as text" in err
 
 
+def test_a_comparison_says_that_it_reads_the_bytes_of_another_encoding(octavo_says: object, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT, encoding="utf-16")
+    words = ("compare", tmp_path / "a.txt", "--models", "bag", "--no-prove", "--out", tmp_path / "out")
+    code, _, err = octavo_says(*words)  # type: ignore[operator]
+    assert code == 0
+    assert "a.txt looks like utf-16; its bytes are read as they are; --encoding utf-16 reads them as text" in err
+
+
 def test_a_folder_of_latin_1_is_named_with_its_encoding(octavo_says: object, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     for name in "ab":

@@ -31,6 +31,13 @@ for words in json.loads(sys.argv[1]):
 """
 
 
+def test_the_list_of_verbs_names_every_format_of_an_export(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["export"])
+    formats = next(flag["value"] for flag in index()["export"]["groups"]["flags"] if flag["flag"] == "--format")
+    assert [one for one in formats.split("|") if one.replace("hf", "hugging face") not in line.lower()] == []
+
+
 def test_the_stored_descriptions_are_those_of_the_commands() -> None:
     stored, now = index(), build_index()
     remedy = "run: python -m octavo.cli.command_index"

@@ -16,6 +16,7 @@ import octavo
 from octavo.cli import main
 from octavo.cli.output import print_table
 from octavo.experiments.table import table_text
+from octavo.io.progress import progress
 from octavo.io.terminal import fit_table, shorten
 
 TEXT = "The owl and the pussycat went to sea in a beautiful pea-green boat.\n" * 20
@@ -174,3 +175,16 @@ def test_verbose_says_more_and_where_an_error_comes_from(folder: Path, capsys: p
     code, _, err = say(capsys, "eval", "no/such/run", "--verbose")
     assert (code, "Traceback" in err, "is not a run" in err.splitlines()[-1]) == (2, True, True)
     assert say(capsys, *words, "--quiet", "--verbose")[0] == 2
+
+
+def test_a_bar_stays_on_one_line_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress("cutting the context", 3664, "windows") as advance:
+        advance(3664)
+    shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue()).replace("\r", "\n")
+    lines = [line for line in shown.splitlines() if line.strip()]
+    assert any(line.rstrip().endswith("a few seconds left") for line in lines)
+    assert all(line.startswith("cutting the c") and cell_len(line) <= 60 for line in lines)

@@ -179,6 +179,29 @@ def test_killed_during_the_proof_the_user_has_the_table_and_the_page(
     assert "gave back every byte" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
+def test_the_proof_of_a_few_bytes_says_how_many_more_they_became_and_gives_no_percentage() -> None:
+    proof = {"model": "kn3", "claimed_bytes": 2.4, "archive_bytes": 32, "difference": 12.3, "restored": True}
+    assert "needs 2 bytes for the held-out text. octavo compressed it into 32 bytes (+30, header included)" in (
+        describe_proof(proof)
+    )
+    longer = describe_proof(proof | {"claimed_bytes": 2923.2, "archive_bytes": 2970, "difference": 0.016})
+    assert "into 2,970 bytes (+47, +1.60%, header included), and decompressing gave back every byte." in longer
+
+
+def test_a_mixture_of_too_little_text_says_so_and_not_that_models_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "line.txt").write_text("hello world\n", encoding="utf-8")
+    settings = {"models": ["kn3", "gru", "mix"], "budget": "1steps", "prove": False}
+    found = octavo.compare(tmp_path / "line.txt", out=tmp_path / "out", **settings)
+    error = found["mix"].error or ""
+    assert "the training text is too short: gru could not be measured; give more text" in error
+    assert "--models" not in error
+
+
+def test_rows_of_a_comparison_are_explained_where_they_are_behind(corpus: Path, tmp_path: Path) -> None:
+    words = (str(corpus), "--models", "bag,kn3", "--no-prove", "--out", str(tmp_path / "out"))
+    assert "behind: bits per byte more than the row above." in " ".join(run_cli(*words)[1].split())
+
+
 def test_the_proof_can_be_left_out(corpus: Path, tmp_path: Path) -> None:
     words = (str(corpus), "--models", "bag", "--no-prove", "--out", str(tmp_path / "out"))
     code, printed, errors = run_cli(*words)

@@ -192,7 +192,7 @@ def test_finished_cells_are_not_repeated_changed_and_failed_ones_are(tmp_path: P
     assert "c failed: it is broken; mend it" in said
     _, done, said = run(tmp_path, a, replace(b, seed=3), broken)
     assert done == ["b", "c"]
-    assert said.startswith(f"1 of 3 are finished in {tmp_path} already\n2 of 3: b")
+    assert said.startswith(f"finished in {tmp_path} already: a\n2 of 3: b")
 
 
 def test_what_was_finished_before_a_stop_is_found_again(tmp_path: Path) -> None:

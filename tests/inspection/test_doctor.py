@@ -849,9 +849,19 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         doctor(str(tmp_path))
 
 
+@pytest.mark.parametrize("steps", [4, 300])
+def test_a_loss_and_what_it_is_compared_with_are_told_in_one_unit(steps: int) -> None:
+    found = progress(curve([5.55] * steps), HEALTHY, 257, Expectation(4.8, 3.7, "bytes"))
+    assert found.verdict == "warning"
+    assert f"{5.55 / math.log(2):.3f} bits per byte" in found.measured
+    assert found.expected == "below 4.800 bits per byte" or found.condition == "nothing learnt"
+
+
 def test_a_diagnosis_without_anything_to_examine_says_so() -> None:
     nothing = Finding("start", "not applicable", "", "", "why")
     assert Diagnosis("r", (nothing,)).verdict == "nothing could be examined"
     ok, bad = replace(nothing, verdict="ok"), replace(nothing, verdict="warning")
     assert Diagnosis("r", (ok, nothing)).verdict == "normal"
     assert Diagnosis("r", (ok, bad, bad)).verdict == "2 warnings"
+    unjudged = (ok, replace(nothing, name="progress"), replace(nothing, name="baselines"))
+    assert Diagnosis("r", unjudged).verdict == "normal as far as examined"

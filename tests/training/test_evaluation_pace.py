@@ -127,6 +127,7 @@ def test_the_line_of_progress_says_that_its_loss_is_a_mean_and_never_that_no_tim
     assert "loss 3.0000 (mean of the last 2 steps)" in line
     assert line.endswith("a few seconds left")
     assert "loss 2.0000 (of the last step)" in progress_line(stage, at, 0.5, [2.0], {}, 1e12)
+    assert progress_line(stage, at, 1.02, [2.0], {}, 1e12).startswith("100%")  # a step may end after its time
     best = Position(step=30, examples=960, seconds=10.0, best_value=1.5)
     name = f"best {stage.best}".replace("_", " ")
     assert f"  {name} 1.5000  96 tokens/s" in progress_line(stage, best, 0.5, [2.0], {}, 1e12)

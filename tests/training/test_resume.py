@@ -431,11 +431,11 @@ def test_a_text_that_has_changed_is_refused(text: Path, tmp_path: Path) -> None:
 
 def test_a_run_that_was_not_trained_step_by_step_is_refused(text: Path, tmp_path: Path) -> None:
     octavo.train("bag", text, out=tmp_path / "bag", measure=False)
-    with pytest.raises(UserError, match="not trained step by step"):
+    with pytest.raises(UserError, match="a run of bag was not trained step by step, so there is nothing to resume"):
         octavo.resume(tmp_path / "bag")
     record = json.loads((tmp_path / "bag" / CONFIG).read_text())
     (tmp_path / "bag" / CONFIG).write_text(json.dumps(record | {"training": {}}))
-    with pytest.raises(UserError, match="not trained step by step"):
+    with pytest.raises(UserError, match="does not say how it was trained"):
         octavo.resume(tmp_path / "bag")
 
 
@@ -507,9 +507,9 @@ def test_interrupted_while_measuring_it_says_how_to_go_on(
 def test_a_finished_run_goes_on_only_with_a_larger_budget_and_is_checked_on_the_way(text: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     train("gru", text, run)
-    with pytest.raises(UserError, match=r"it has trained for 30 steps, .* to go on, give a larger one"):
+    with pytest.raises(UserError, match=r"it has trained for 30 steps, .* to go on, give a larger --budget"):
         octavo.resume(run)
-    with pytest.raises(UserError, match="give a larger one"):
+    with pytest.raises(UserError, match="give a larger --budget"):
         octavo.resume(run, budget="20steps")
     training = octavo.resume(run, budget="60steps", measure=False).record["training"]
     assert (training["steps"], training["loop"]["budget"]) == (60, "60steps")

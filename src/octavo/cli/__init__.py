@@ -36,7 +36,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "embed": ("masked.embed", "sentences as vectors, and the nearest ones"),
     "doctor": ("doctor.doctor", "diagnose a training run: is the loss normal, what is wrong, what to try"),
     "list": ("runs.list_", "list the runs in a folder"),
-    "export": ("exchange.export", "export a model to ARPA or Hugging Face"),
+    "export": ("exchange.export", "export a model to Hugging Face, GGUF, ONNX or ARPA"),
     "import": ("exchange.import_", "import a model from ARPA, GGUF or Hugging Face"),
     "vectors": ("vectors.run_vectors", "train word vectors (GloVe), and query them"),
     "scale": ("scale.run_scale", "scaling laws: the loss as the text grows, and where a model overtakes an n-gram"),

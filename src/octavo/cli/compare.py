@@ -9,7 +9,7 @@ from pathlib import Path
 from octavo.cli.flags import Corpora
 from octavo.cli.output import Output, print_wrapped
 from octavo.errors import UserError
-from octavo.experiments.compare.advice import DOMINATED, TIE
+from octavo.experiments.compare.advice import BEHIND, DOMINATED, TIE
 from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import Comparison
@@ -63,9 +63,10 @@ def _print_result(comparison: Comparison, page: Path) -> None:
     sys.stdout.write(table_text(comparison.rows, sys.stdout))
     print()
     interval = comparison.best.interval if comparison.best else ""
+    behind = f" {BEHIND}." if any(row.behind is not None for row in comparison) else ""
     tie = f" {TIE}." if any(row.tie for row in comparison) else ""
     measured = f" Measured on {comparison.measured_part}." if comparison.is_part_measured else ""
-    print_wrapped(NOTES + (f" 95 %: {interval}." if interval else "") + tie + measured)
+    print_wrapped(NOTES + (f" 95 %: {interval}." if interval else "") + behind + tie + measured)
     for row in comparison:
         if row.error is not None:
             print_wrapped(f"{row.model} failed: {row.error}")

@@ -51,7 +51,7 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
         print_wrapped(f"well: {', '.join(well)}", WIDTH, "  ")
     if baselines and not everything:
         costs = ", ".join(f"{row['name']} {row['bits_per_byte']:.3f}" for row in baselines)
-        print_wrapped(f"baselines, bits per byte: {costs}", WIDTH, "  ")
+        print_wrapped(f"baselines, bits per byte of the held-out text: {costs}", WIDTH, "  ")
     reasons: dict[str, list[str]] = {}
     for one in found.findings:
         if one.verdict == "not applicable":

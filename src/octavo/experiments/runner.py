@@ -167,7 +167,7 @@ class Runner:
         with self.store.locked():
             found = {cell.key: outcome for cell in cells if (outcome := self.store.find(cell)) is not None}
             if found:
-                self.progress.note(f"{len(found)} of {len(cells)} are finished in {self.store.folder} already")
+                self.progress.note(f"finished in {self.store.folder} already: {', '.join(found)}")
                 self.outcomes |= found
                 self.begun += len(found)
                 self.progress.show_rows(self.rows(self.outcomes))

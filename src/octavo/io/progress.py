@@ -14,6 +14,7 @@ VERBOSE: ContextVar[bool] = ContextVar("VERBOSE", default=False)  # progress als
 LINE_SECONDS = 5.0  # between two lines of progress where there is no terminal
 LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
 
+MIN_LABEL, BESIDE_LABEL = 10, 42  # characters of a bar's label, and of what stands beside it on a narrow terminal
 FEW_SECONDS = 3.0  # below, no number is given: the last of them pass while something is still being done
 
 
@@ -49,6 +50,7 @@ def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.table import Column
     from rich.text import Text
 
     class Left(ProgressColumn):
@@ -57,10 +59,17 @@ def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
         def render(self, task: Task) -> Text:
             return Text("" if task.time_remaining is None else show_left(task.time_remaining))
 
+    def whole() -> Column:
+        """Of what would be unreadable on two lines: the bar gives way."""
+        return Column(no_wrap=True)
+
+    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
-    bar = Progress(*columns, TimeElapsedColumn(), Left(), console=Console(stderr=True), transient=True)
+    bar = Progress(*columns, TimeElapsedColumn(whole()), Left(whole()), console=console, transient=True)
+    description = f"{label} ({total:,.0f} {unit})" if unit else label
+    width = max(MIN_LABEL, console.width - BESIDE_LABEL)
     with bar:
-        task = bar.add_task(f"{label} ({total:,.0f} {unit})" if unit else label, total=total)
+        task = bar.add_task(description if len(description) <= width else f"{description[: width - 1]}…", total=total)
         yield lambda amount: bar.advance(task, amount)
 
 

@@ -114,6 +114,11 @@ class Task(Generic[R, D]):
 
     def recipe_of(self, record: Mapping[str, Any]) -> Recipe:
         """The recipe of a saved run."""
+        if "training" not in record:
+            raise UserError(
+                f"a run of {record.get('model', 'this model')} was not trained step by step, so there is nothing to "
+                "resume; train it anew"
+            )
         try:
             kept = record["training"]
             _, usual = self.configs(record["model"])
@@ -123,9 +128,7 @@ class Task(Generic[R, D]):
                 from_json(OptimizerConfig, kept["optimizer"]), record["seed"], str(kept["device"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"the run was not trained step by step, or does not say how: {error!r}; train it anew"
-            ) from error
+            raise UserError(f"the run does not say how it was trained: {error!r}; train it anew") from error
 
     # ------------------------------------------------------------------ training
 

@@ -91,7 +91,7 @@ class TrainingRun:
         if record["training"].get("finished"):
             if spent >= 1 or not budget:
                 done = f"it has trained for {at.step:,} steps, {at.seconds:.0f} s, {at.examples:,} {stage.unit}"
-                raise UserError(f"{path} is finished: {at.ended or done}; to go on, give a larger one with --budget")
+                raise UserError(f"{path} is finished: {at.ended or done}; to go on, give a larger --budget")
             at.ended, at.stale, at.skipped, at.restored = "", 0, 0, 0
         if budget:
             at.evaluations = int(spent * recipe.loop.evaluations)

@@ -113,8 +113,8 @@ def progress_line(
     shown = "".join(f"  {name.replace('_', ' ')} {value:.4f}" for name, value in numbers.items())
     mean = f"mean of the last {len(losses)} steps" if len(losses) > 1 else "of the last step"
     return (
-        f"{f'{stage.name}  ' if stage.name else ''}{spent:4.0%}  step {at.step:,}  loss {loss:.4f} ({mean}){shown}  "
-        f"{speed:,.0f} {stage.unit}/s{busy}  {show_left(at.seconds / max(spent, 1e-9) * (1 - spent))}"
+        f"{f'{stage.name}  ' if stage.name else ''}{min(1.0, spent):4.0%}  step {at.step:,}  loss {loss:.4f} "
+        f"({mean}){shown}  {speed:,.0f} {stage.unit}/s{busy}  {show_left(at.seconds / max(spent, 1e-9) * (1 - spent))}"
     )
 
 

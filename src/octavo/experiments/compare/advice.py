@@ -25,9 +25,8 @@ DOMINATED = (
     "and is better in one of them"
 )
 
-TIE = (
-    "tie: on the same blocks of the text, the 95 % interval of the difference from the row above holds zero"
-)  # fmt: skip
+BEHIND = "behind: bits per byte more than the row above"
+TIE = "tie: on the same blocks of the text, the 95 % interval of this difference holds zero"
 
 Curve = Sequence[tuple[float, float]]  # the share of the budget spent, and the bits per byte of validation chunks
 

@@ -15,6 +15,7 @@ from octavo.scoring.proof import MIN_PROVED_BYTES, provable_bytes, prove_score
 from octavo.tasks.run import load
 
 PROOF_SHARE = 0.1  # of the time that everything before it took
+SHOWN_SHARE = 0.1  # from here on the header is most of it, and a percentage says nothing
 SHOWN_SECONDS = 0.5  # between two lines of progress
 
 
@@ -75,8 +76,10 @@ def describe_proof(proof: Json | None, is_wanted: bool = True) -> str:
         f"{proof['allowed_seconds']:,.0f} s, and covers at least {MIN_PROVED_BYTES:,} bytes; octavo eval RUN --prove "
         "proves the whole text."
     )  # fmt: skip
+    more = proof["archive_bytes"] - proof["claimed_bytes"]
+    share = f", {proof['difference']:+.2%}" if abs(proof["difference"]) < SHOWN_SHARE else ""
     return (
         f"By its score {proof.get('model', 'the best model')} needs {proof['claimed_bytes']:,.0f} bytes for {text}. "
-        f"octavo compressed it into {proof['archive_bytes']:,} bytes ({proof['difference']:+.2%}), and decompressing "
-        f"{verdict}.{bound}"
+        f"octavo compressed it into {proof['archive_bytes']:,} bytes ({more:+,.0f}{share}, header included), "
+        f"and decompressing {verdict}.{bound}"
     )

@@ -87,6 +87,8 @@ class Comparing:
         self.progress, self.place = progress, place_of(text, out)
         self.command = self.place.command(config, jobs)
         corpus = config.text.open(self.place.sources)
+        for line in corpus.notes:
+            progress.note(line)
         self.config = config = config.for_text(corpus.train.bytes_per_character())
         self.held_out = config.scored_part(corpus)
         self.corpus = {"name": self.place.name, **corpus.describe(), "scored": self.held_out.describe()}
@@ -190,6 +192,13 @@ class Comparing:
                 "a mixture needs an n-gram and a network, or two networks, with one tokenizer: "
                 f"{', '.join(parts) or 'none'} can be had; add to --models"
             )
+            unmeasured = [one.name for one in self.candidates
+                          if one.by_gradient and one.name in runs and one.name not in validation]  # fmt: skip
+            if unmeasured:
+                reason = (
+                    "a mixture chooses its networks by validation chunks, for which the training text is too short: "
+                    f"{', '.join(unmeasured)} could not be measured; give more text"
+                )
             self.runner.finish(Outcome(self._cell(mixture, 0), error=reason))
             return
         mixture = replace(mixture, title=f"mixture of {', '.join(parts[:-1])} and {parts[-1]}")

@@ -22,6 +22,11 @@ class Expectation:
     def is_known(self) -> bool:
         return self.frequencies is not None
 
+    @property
+    def unit(self) -> str:
+        """Of the costs; those of a text have pairs."""
+        return "bits" if self.pairs is None else "bits per byte"
+
     def reached(self, curve: TrainingCurve, loss: float) -> int:
         """0: not even the frequencies; 1: those, but not the pairs; 2: more than that, or all that is known.
 
@@ -41,10 +46,11 @@ class Expectation:
     def goal(self, reached: int) -> tuple[str, str]:
         """What was not reached, as a sentence and as a table has it."""
         if reached == 0 and self.frequencies is not None:
-            cost = f"{self.frequencies:.3f} bits"
+            cost = f"{self.frequencies:.3f} {self.unit}"
             return f"above that of the bare frequencies of the {self.what} ({cost})", f"below {cost}"
         if self.pairs is not None:
-            return f"above that of a 2-gram ({self.pairs:.3f} bits per byte)", f"below {self.pairs:.3f} bits per byte"
+            cost = f"{self.pairs:.3f} {self.unit}"
+            return f"above that of a 2-gram ({cost})", f"below {cost}"
         if reached == 1:
-            return f"that of the bare frequencies of the {self.what}", f"below {self.frequencies:.3f} bits"
+            return f"that of the bare frequencies of the {self.what}", f"below {self.frequencies:.3f} {self.unit}"
         return "high", "falls, then flattens"

@@ -27,7 +27,7 @@ def progress(
             words, expected = known.goal(0)
             why = f"{curve.steps:,} steps are too few: the loss is still {words}."
             values = {"end": end, "frequencies": known.frequencies, "pairs": known.pairs}
-            measured = f"{end:.3f} nats after {curve.steps:,} steps"
+            measured = f"{curve.bits(end):.3f} {known.unit} after {curve.steps:,} steps"
             return Finding(NAME, "warning", measured, expected, why, (training.longer(),), values, "stopped too early")
     if n < FEW_POINTS:
         return not_applicable(NAME, f"it takes {FEW_POINTS} logged steps to judge the curve, and there are {n}")
@@ -38,6 +38,8 @@ def progress(
     values = {"first": first, "end": end, "fall": fall, "middle": middle, "late": late,
               "frequencies": known.frequencies, "pairs": known.pairs}  # fmt: skip
     measured = f"loss {percent(-fall, sign=True)}: {first:.3f} to {end:.3f} nats"
+    if known.is_known:  # whose costs are in bits
+        measured += f", which are {curve.bits(end):.3f} {known.unit}"
     reached = known.reached(curve, end)
     if reached < 2:
         found = _behind(curve, training, known, reached, (fall, middle, late), 0 < width < NARROW)

@@ -31,6 +31,7 @@ class Finding:
     """What a warning or a note found, by its name in docs/doctor.md: overfitting, data leak."""
 
 
+JUDGING = {"progress", "baselines"}  # examinations without which nobody can say that a result is normal
 VERDICTS: tuple[Verdict, ...] = ("warning", "note", "ok", "not applicable")  # the worst first
 
 
@@ -47,12 +48,14 @@ class Diagnosis:
 
     @property
     def verdict(self) -> str:
-        """normal, or how many warnings and notes."""
+        """normal, or how many warnings and notes; with a reserve where neither the curve nor the result was judged."""
         warnings, notes = self.count("warning"), self.count("note")
         words = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((warnings, "warning"), (notes, "note")) if n]
         if not warnings and self.count("not applicable") == len(self.findings):
             return "nothing could be examined"
-        return ", ".join(words if warnings else ["normal", *words])
+        unjudged = {one.name for one in self.findings if one.verdict == "not applicable"}
+        normal = "normal as far as examined" if unjudged >= JUDGING else "normal"
+        return ", ".join(words if warnings else [normal, *words])
 
     def __repr__(self) -> str:
         return f"<octavo diagnosis of {self.run}: {self.verdict}>"
