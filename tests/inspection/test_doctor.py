@@ -893,7 +893,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [4, 300])
-def test_a_loss_and_what_it_is_compared_with_are_shown_in_one_unit(steps: int) -> None:
+def test_a_loss_and_what_it_is_compared_with_have_one_unit(steps: int) -> None:
     found = progress(curve([5.55] * steps), HEALTHY, 257, Expectation(4.8, 3.7, "bytes"))
     assert found.verdict == "warning"
     assert f"{5.55 / math.log(2):.3f} bits per byte" in found.measured

@@ -77,7 +77,10 @@ def test_every_spec_is_complete(name: str) -> None:
 
 def test_candidates_suit_their_budget() -> None:
     short, long = (find_spec("gru").compared_as(seconds)[0] for seconds in (20.0, 600.0))
-    assert (dict(short.settings), dict(long.settings)) == ({"batch_size": 32, "width": 192}, {})
+    assert (dict(short.settings), dict(long.settings)) == (
+        {"batch_size": 32, "width": 192, "muon_learning_rate": 0.05},
+        {},
+    )
     assert [one.name for one in find_spec("gpt").compared_as()] == ["gpt", "local", "linear", "synthesizer"]
 
 

@@ -431,8 +431,10 @@ def test_a_folder_in_place_of_a_file_is_refused(runs: Path, tmp_path: Path) -> N
 
 
 def test_what_is_no_run_names_the_runs_nearby(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"kn4 is not a run: it has no config.json; runs here: .*bag.*"):
+    with pytest.raises(UserError, match=r"kn4 is not a run: it has no config.json; did you mean .*kn3\?"):
         load(runs / "kn4")
+    with pytest.raises(UserError, match=r"weather is not a run: it has no config.json; runs here: .*bag.*"):
+        load(runs / "weather")
     with pytest.raises(UserError, match="make one with octavo train"):
         load(tmp_path / "nothing")
 

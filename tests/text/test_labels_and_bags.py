@@ -60,10 +60,10 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, name: 
         read_labelled(tmp_path / name)
 
 
-def test_a_file_that_is_not_utf8_says_how_to_make_it_so(tmp_path: Path) -> None:
-    for kind in ("utf-16", "latin1"):
+def test_a_file_that_is_not_utf8_says_how_to_read_it(tmp_path: Path) -> None:
+    for kind in ("utf-16", "latin-1"):
         (tmp_path / "a.tsv").write_bytes("a\tthé\n".encode(kind))
-        with pytest.raises(UserError, match=f"must be UTF-8.*iconv -f {kind} -t utf-8"):
+        with pytest.raises(UserError, match=f"must be UTF-8.*it looks like {kind}; read it with encoding='{kind}'"):
             read_labelled(tmp_path / "a.tsv")
 
 
