@@ -85,7 +85,10 @@ def write_texts(folder: Path) -> None:
     draw.shuffle(reviews)
     labels = [label for label, _ in reviews]
     draw.shuffle(labels)
-    write = lambda name, rows: (folder / name).write_text("".join(f"{a}\t{b}\n" for a, b in rows))  # noqa: E731
+
+    def write(name: str, rows: list[tuple[str, str]]) -> None:
+        (folder / name).write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+
     write("reviews.tsv", reviews)
     write("reviews-shuffled.tsv", [(label, text) for label, (_, text) in zip(labels, reviews, strict=True)])
     write("reviews-one-class.tsv", [(label, text) for label, text in reviews if label == "pos"] + reviews[:3])
@@ -102,7 +105,7 @@ def two_ahead(stage: Stage) -> None:
         )
         return loss, map_state(after, torch.Tensor.detach)
 
-    stage.objective.forward = shifted  # type: ignore[method-assign]
+    stage.objective.forward = shifted
 
 
 def zero_embeddings(model: Any) -> None:
