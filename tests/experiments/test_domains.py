@@ -358,7 +358,7 @@ def test_runs_of_one_name_are_distinguished_and_runs_in_the_tables_own_folder_st
     assert first["readings"][0]["bits"] < second["readings"][0]["bits"]
     assert load(tmp_path / "d" / "kn3-chars").model.config.order == 3
     command(*flags, "--preprocess")
-    assert "2 of 2 are finished" in capsys.readouterr().err
+    assert f"finished in {tmp_path / 'd'} already: " in capsys.readouterr().err
 
 
 def test_a_run_trained_on_the_excerpt_is_refused(texts: tuple[str, str], tmp_path: Path) -> None:
