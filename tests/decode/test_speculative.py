@@ -529,9 +529,9 @@ def test_drafts_that_do_not_fit_are_refused(
     assert captured.err.startswith("octavo: ")
 
 
-def test_a_path_is_no_run(runs: dict[str, Run], folder: Path) -> None:
-    with pytest.raises(UserError, match=r"get one with octavo.load\(PATH\)"):
-        octavo.generate(runs["kn5"], draft=folder / "kn2")  # type: ignore[arg-type]
+def test_runs_may_be_given_by_their_paths(runs: dict[str, Run], folder: Path) -> None:
+    by_paths = octavo.generate(folder / "kn5", prompt="the ", max_tokens=30, draft=folder / "kn2")
+    assert by_paths == octavo.generate(runs["kn5"], prompt="the ", max_tokens=30, draft=runs["kn2"])
 
 
 def test_the_command_line_writes_with_a_draft_and_tells_what_it_was_good_for(

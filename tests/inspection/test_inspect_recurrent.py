@@ -474,7 +474,8 @@ def test_a_long_text_is_cut_and_that_is_said(octavo: Callable[..., Any]) -> None
         (("rnn", "gru"), "there must be a text with several runs"),
         (("rnn", "--out", "x.html"), "there must be a text with --out"),
         (("rnn", "nowhere", "--text", "abc"), "nowhere is not a run"),
-        (("rnn", "--text", "abc", "--out", "gru"), "cannot write gru"),
+        (("rnn", "--text", "abc", "--out", "gru"), "gru exists and is not replaced"),
+        (("rnn", "--text", "abc", "--out", "gru", "--force"), "cannot write gru"),
         ((), "inspect needs at least one run"),
     ],
 )

@@ -79,7 +79,7 @@ def text_width(label: str) -> float:
 def _step(span: float) -> float:
     """A round distance, 1, 2 or 5 times a power of ten, that cuts the span in about TICKS."""
     power = 10.0 ** math.floor(math.log10(span / TICKS))
-    return next(factor * power for factor in (1, 2, 5, 10, 20) if span / (factor * power) <= TICKS)
+    return next(factor * power for factor in (1, 2, 5, 10, 20) if span / (factor * power) <= TICKS * (1 + 1e-9))
 
 
 def _next_finer(step: float) -> float:

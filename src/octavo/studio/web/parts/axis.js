@@ -2,6 +2,7 @@
 // octavo/pages/figures/plot.py, so that the studio's charts and the figures of reports look alike; a test compares them.
 
 const TICKS = 6; // about as many
+const MIN_TICKS = 3; // on every axis
 const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 const near = 1e-9; // of rounding
 
@@ -40,7 +41,22 @@ export function makeAxis(values, { log = false, tight = false } = {}) {
     [low, high] = [step * Math.floor(low / step + near), step * Math.ceil(high / step - near)];
   }
   const share = log ? (value) => Math.log(value / low) / Math.log(high / low) : (value) => (value - low) / (high - low);
-  return { low, high, share, ticks: log ? logTicks(low, high) : linearTicks(low, high, step) };
+  return { low, high, share, ticks: ticksOf(low, high, step, log) };
+}
+
+/** Round numbers, of a logarithmic axis powers of ten; where those are too few, evenly and ever more finely spaced ones. */
+function ticksOf(low, high, step, log) {
+  let ticks = log ? logTicks(low, high) : [];
+  for (let finer = log ? stepOf(high - low) : step; ticks.length < MIN_TICKS; finer = nextFiner(finer)) {
+    ticks = linearTicks(low, high, finer);
+  }
+  return ticks;
+}
+
+/** 5 after 10, 2 after 5, 1 after 2. */
+function nextFiner(step) {
+  const power = 10 ** Math.floor(Math.log10(step) + near);
+  return { 1: 0.5, 2: 1, 5: 2 }[Math.round(step / power)] * power;
 }
 
 function linearTicks(low, high, step) {
