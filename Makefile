@@ -1,6 +1,6 @@
 PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check
-ARGS ?= -n 3 --dist worksteal
+ARGS ?= -n 2 --dist worksteal
 BENCH = OCTAVO_BENCH_MACHINE_PRINTED=1 .venv/bin/python benchmarks
 
 .PHONY: demo test check lint format docs dist release-check bench mutants clean

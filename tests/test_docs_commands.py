@@ -32,6 +32,7 @@ from doc_blocks import (
 from image_files import idx_folder, stripes
 from octavo.cli import main
 from octavo.ops.attention.kinds import ATTENTION_KINDS
+from octavo.training import step_timing
 
 ROOT = Path(__file__).parents[1]
 PAGES = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in pages(ROOT)}
@@ -94,6 +95,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_texts(tmp_path)
     write_examples(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(step_timing, "SECONDS", 0.2)  # of timed steps, for each model whose cost is asked for
     return tmp_path
 
 
