@@ -94,7 +94,7 @@ def session_seconds(model: Any, tokens: torch.Tensor, streams: int) -> float:
 
 def time_command(run: Path, source: Path, target: Path) -> tuple[float, float]:
     """Seconds by the clock and of one core."""
-    words = [sys.executable, "-m", "octavo.cli", "compress", str(run), str(source), str(target)]
+    words = [sys.executable, "-m", "octavo.cli", "compress", str(run), str(source), str(target), "--force"]
     began, before = time.perf_counter(), os.times()
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
     after = os.times()
