@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from command_line import verb_caller
 from examples import attentive, recurrent, text
 from html_pages import HOSTILE, Page, elements
-from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspection import attention_maps as attention
@@ -393,12 +393,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def octavo(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     monkeypatch.chdir(runs)
-
-    def call(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        return (main(["inspect", *words]), *capsys.readouterr())
-
-    return call
+    return verb_caller("inspect", capsys)
 
 
 def test_a_transformer_shows_its_heads_its_depths_and_its_gradient(octavo: Callable[..., Any]) -> None:

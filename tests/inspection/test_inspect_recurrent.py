@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from command_line import verb_caller
 from examples import VOCAB, attentive, mixed, recurrent, text
 from html_pages import HOSTILE, Page
-from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspection.api import MAX_MAPPED_TOKENS
@@ -374,12 +374,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def octavo(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     monkeypatch.chdir(runs)
-
-    def call(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        return (main(["inspect", *words]), *capsys.readouterr())
-
-    return call
+    return verb_caller("inspect", capsys)
 
 
 FOUR = ("rnn", "gru", "lstm", "rnn-attention")
