@@ -20,24 +20,27 @@ import random
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 Mutation = list[Any]
 INTEGERS = (0, 1, -1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, -(2**63))
 LITERALS = (  # of JSON, and some that are nearly JSON
-    "null", "true", "0", "-1", "1", "2147483648", "9223372036854775808", "1" + "0" * 40, "1" + "0" * 5000, "1e308",
+    "null", "true", "0", "-1", "1", "2147483648", "9223372036854775808", "1" + "0" * 40, "long number", "1e308",
     "-1e308", "1e999", "5e-324", "0.5", "NaN", "Infinity", '""', '"x"', '"\\u0000"', '"\\ud800"', '"\\u001b[31mred"',
-    '"../../../etc/passwd"', '"/dev/zero"', '"' + "y" * 70_000 + '"', "[]", "{}", "[[]]", "[null]", '[{}]', '{"a": null}', '{"": 0}', "[1, 2]",
+    '"../../../etc/passwd"', '"/dev/zero"', "long text", "[]", "{}", "[[]]", "[null]",
+    '[{}]', '{"a": null}', '{"": 0}', "[1, 2]",
 )  # fmt: skip
+LONG = {"long number": "1" + "0" * 5000, "long text": '"' + "y" * 70_000 + '"'}
 NUMBERS = (
     "0", "-1", "-0", "1e308", "-1e308", "1e999", "nan", "-inf", "inf", "9" * 25, "9" * 5000, "0x10", "1_000", "", "x",
     "٣", "1.", "2147483648", "-99", "99",
 )  # fmt: skip
-TEXTS = (
-    b"\xed\xa0\x80", b"\xff\xfe", b"\0", b"\r", b"\n\n\n", b"\t\t", b'"', b"\\", b"\x1b[2J", b"\xe2\x80\xae",
-    b"[" * 3000, b"{" * 200, b"9" * 6000, b" " * 100_000, b"\n" * 100_000, b"<unk>", b"__label__", b"\\data\\\n",
-    b"\xef\xbb\xbf", b",,,", b"'''",
+TEXTS = (  # and how often
+    (b"\xed\xa0\x80", 1), (b"\xff\xfe", 1), (b"\0", 1), (b"\r", 1), (b"\n", 3), (b"\t\t", 1), (b'"', 1), (b"\\", 1),
+    (b"\x1b[2J", 1), (b"\xe2\x80\xae", 1), (b"[", 3000), (b"[", 100_000), (b"{", 200), (b"9", 6000), (b" ", 100_000),
+    (b"\n", 100_000), (b"<unk>", 1), (b"__label__", 1), (b"\\data\\\n", 1), (b"\xef\xbb\xbf", 1), (b",", 3), (b"'", 3),
 )  # fmt: skip
 CODECS = ("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "utf-7", "cp037")
 PACKERS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
@@ -70,12 +73,8 @@ def repeat(data: bytes, at: int, count: int, times: int) -> bytes:
     return data[:at] + data[at : at + count] * times + data[at + count :]
 
 
-def insert(data: bytes, at: int, hexadecimal: str) -> bytes:
-    return data[:at] + bytes.fromhex(hexadecimal) + data[at:]
-
-
-def fill(data: bytes, at: int, text: str, times: int) -> bytes:
-    return data[:at] + text.encode() * times + data[at:]
+def insert(data: bytes, at: int, hexadecimal: str, times: int = 1) -> bytes:
+    return data[:at] + bytes.fromhex(hexadecimal) * times + data[at:]
 
 
 def integer(data: bytes, at: int, width: int, value: int, order: str = "little") -> bytes:
@@ -109,8 +108,9 @@ def line(data: bytes, which: int, change: str) -> bytes:
     return b"\n".join(lines[:which] + changed[change] + lines[which + 1 :])
 
 
-def replace(data: bytes, hexadecimal: str) -> bytes:
-    return bytes.fromhex(hexadecimal)
+def splice(data: bytes, at: int, other: bytes, middle: int) -> bytes:
+    """The beginning of this file and the end of another one."""
+    return data[:at] + other[middle:]
 
 
 # --- of JSON, of JSON lines, and of the headers of safetensors
@@ -123,7 +123,7 @@ def change_json(data: bytes, path: Sequence[Any], change: str, literal: str = "n
     except ValueError:
         return data
     mark = "\ue000MARK\ue000"
-    text = literal if change != "nest" else "[" * int(literal) + "]" * int(literal)
+    text = "[" * int(literal) + "]" * int(literal) if change == "nest" else LONG.get(literal, literal)
     values = _changed(values, list(path), change, mark)
     shown = json.dumps(values, indent=1, ensure_ascii=False)
     return shown.replace(f'"{mark}"', text).encode("utf-8", "surrogatepass")
@@ -192,19 +192,23 @@ def change_tensor(data: bytes, which: int, at: int, value: str) -> bytes:
 
 BYTES: dict[str, Callable[..., bytes]] = {
     "bit": set_bit, "byte": set_byte, "truncate": truncate, "delete": delete, "repeat": repeat, "insert": insert,
-    "fill": fill, "integer": integer, "encode": encode, "number": number, "line": line, "replace": replace,
+    "integer": integer, "encode": encode, "number": number, "line": line, "splice": splice,
     "json": change_json, "json line": change_json_line, "header": change_header, "tensor": change_tensor,
 }  # fmt: skip
 
 
-def mutate(data: bytes, mutations: Sequence[Mutation], suffix: str = "") -> bytes:
+def mutate(data: bytes, mutations: Sequence[Mutation], seeds: Path, suffix: str = "") -> bytes:
     """The bytes after the mutations, in order; those within ["inside", ...] change what a compressed file holds."""
     for name, *arguments in mutations:
-        if name == "inside":
-            unpack, pack = PACKERS[suffix]
-            data = pack(mutate(unpack(data), arguments))
-        elif name in BYTES:
-            data = BYTES[name](data, *arguments)
+        with suppress(Exception):  # a second mutation may not suit what the first one left
+            if name == "inside":
+                unpack, pack = PACKERS[suffix]
+                data = pack(mutate(unpack(data), arguments, seeds))
+            elif name == "splice":
+                at, other, middle = arguments
+                data = splice(data, at, (seeds / other).read_bytes(), middle)
+            else:
+                data = BYTES[name](data, *arguments)
     return data.replace("\ue001".encode(), b"")
 
 
@@ -272,7 +276,8 @@ def _draw_one(chance: random.Random, kind: str, path: Path, data: bytes, others:
             width = chance.choice((1, 2, 4, 8))
             return ["integer", at // width * width, width, chance.choice(INTEGERS), chance.choice(("little", "big"))]
         case "text":
-            return ["insert", at, chance.choice(TEXTS).hex()]
+            piece, times = chance.choice(TEXTS)
+            return ["insert", at, piece.hex(), times]
         case "number":
             return ["number", chance.randrange(1 << 20), chance.choice(NUMBERS)]
         case "line":
@@ -281,10 +286,11 @@ def _draw_one(chance: random.Random, kind: str, path: Path, data: bytes, others:
         case "encoding":
             return ["encode", chance.choice(CODECS)]
         case "splice":
-            other = others[chance.choice(sorted(others))] if others else data
-            middle = chance.randrange(max(1, len(other)))
-            piece = other if chance.random() < 0.3 else data[:at] + other[middle:]
-            return ["replace", piece[: 1 << 16].hex()]
+            if not others:
+                return ["truncate", at]
+            other = chance.choice(sorted(others))
+            middle = chance.randrange(max(1, len(others[other])))
+            return ["splice", 0, other, 0] if chance.random() < 0.3 else ["splice", at, other, middle]
         case "json":
             return ["json", *_draw_json(chance, data)]
         case "json line":
