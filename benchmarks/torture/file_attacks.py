@@ -79,7 +79,7 @@ class FileAttack(Attack):
         files = files_of(case.base, case.left_out)
         file = chance.choice(files)
         path = SEEDS / case.base / file if file else SEEDS / case.base
-        mutations = draw(chance, path, path.read_bytes(), others_like(path))
+        mutations = draw(chance, path, path.read_bytes(), others_like(path), within=bool(file))
         return Trial(case.base, file, chance.choice(case.lines), tuple(mutations))
 
 

@@ -117,6 +117,7 @@ def damage(target: Path, mutations: Sequence[Mutation], work: Path, seeds: Path)
         PLACES[name](target)
     if not any(one[0] == "denied" for one in mutations) or os.geteuid() != 0:
         return False
+    work.parent.chmod(0o711)
     for place in (work, *work.rglob("*")):
         if place != target:
             place.chmod(0o777)
@@ -217,7 +218,7 @@ def _poor_message(err: str) -> str:
 def _false_result(verb: str, out: str) -> str:
     """Why the JSON that is printed cannot be true."""
     try:
-        values = json.loads(out, parse_constant=lambda name: math.nan)
+        values = [json.loads(line, parse_constant=_not_a_number) for line in _json_texts(out)]
     except ValueError as error:
         return f"its --json is not JSON ({error}): {out[:100]!r}"
     for key, value in _numbers(values):
@@ -227,11 +228,21 @@ def _false_result(verb: str, out: str) -> str:
             return f"{key} is negative"
         if verb not in RESULTS_OF_RECORDS and key in SHARES and not 0 <= value <= 1 + 1e-6:
             return f"{key} is not between 0 and 1"
-    for proof in values.get("proof", ()) if isinstance(values, dict) else ():
+    for proof in (proof for one in values if isinstance(one, dict) for proof in one.get("proof", ())):
         longer = proof["archive_bytes"] - proof["claimed_bytes"]
         if not proof["restored"] or abs(longer) > PROOF_BYTES + PROOF_SHARE * proof["claimed_bytes"]:
             return "a proof that fails, with exit code 0"
     return ""
+
+
+def _json_texts(out: str) -> list[str]:
+    """The whole, or its lines where each is a result of its own."""
+    lines = out.splitlines()
+    return lines if len(lines) > 1 and all(line[:1] in "{[" and line[-1:] in "}]" for line in lines) else [out]
+
+
+def _not_a_number(name: str) -> float:
+    return math.nan
 
 
 def _numbers(values: Any, key: str = "") -> Iterator[tuple[str, float]]:

@@ -235,10 +235,15 @@ PLACES: dict[str, Callable[[Path], None]] = {
 # --- drawing them
 
 
-def draw(chance: random.Random, path: Path, data: bytes, others: Mapping[str, bytes]) -> list[Mutation]:
-    """One to three mutations that suit the file; `others` are files of its kind, to splice with."""
+def draw(
+    chance: random.Random, path: Path, data: bytes, others: Mapping[str, bytes], within: bool = True
+) -> list[Mutation]:
+    """One to three mutations that suit the file; `others` are files of its kind, to splice with.
+
+    `within` a folder it may become a pipe; a pipe that the user names is waited for, as every program does.
+    """
     if chance.random() < 0.02:
-        return [[chance.choice(list(PLACES))]]
+        return [[chance.choice([name for name in PLACES if within or name != "fifo"])]]
     kinds = _kinds(path, data)
     return [_draw_one(chance, chance.choice(kinds), path, data, others) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
 
