@@ -48,7 +48,9 @@ def check_sums(model: NGram, names: Sequence[str] | None = None) -> None:
     if not (math.isfinite(least) and math.isfinite(most) and bool(np.isfinite(gamma_C).all())):
         raise UserError("n-gram tables must hold finite numbers, and these hold others; the file is damaged")
     if float(gamma_C.min()) < 0 or (least < 0 and model.config.estimator not in NEGATIVE):
-        raise UserError(f"n-gram tables must not be negative: {min(least, float(gamma_C.min())):g}; the file is damaged")
+        raise UserError(
+            f"n-gram tables must not be negative: {min(least, float(gamma_C.min())):g}; the file is damaged"
+        )
     for start in range(0, len(gamma_C), CONTEXTS):
         gamma_c = gamma_C[start : start + CONTEXTS]
         excess_c = _sums(model.first_C[start : start + len(gamma_c) + 1].numpy(), alpha_M) + gamma_c - 1
