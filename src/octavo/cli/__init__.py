@@ -13,6 +13,7 @@ from pathlib import Path
 
 from octavo import __version__
 from octavo.cli.help import asked_for, show_help
+from octavo.cli.termination import terminable
 from octavo.cli.verbosity import take_verbosity, with_verbosity
 from octavo.errors import EncodingError, Stopped, UserError, did_you_mean
 
@@ -64,14 +65,14 @@ first steps:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0 all well, 1 our bug, 2 the user's mistake, 130 interrupted."""
+    """Run one command. Exit codes: 0 all well, 1 a part failed or our bug, 2 the user's mistake, 130, 143 stopped."""
     argv = list(sys.argv[1:] if args is None else args)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name, say, need not be UTF-8
     verbose = False
     try:
         argv, quiet, verbose = take_verbosity(argv)
-        with with_verbosity(quiet, verbose):
+        with with_verbosity(quiet, verbose), terminable():
             code = _run(argv)
         sys.stdout.flush()  # while a full disk or a closed pipe can still be reported
         return code
