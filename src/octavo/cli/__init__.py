@@ -13,15 +13,10 @@ from pathlib import Path
 
 from octavo import __version__
 from octavo.cli.help import asked_for, show_help
-<<<<<<< HEAD
-from octavo.cli.verbosity import take_verbosity, with_verbosity
-from octavo.errors import EncodingError, Stopped, UserError, did_you_mean, one_line
-=======
 from octavo.cli.termination import terminable
 from octavo.cli.verbosity import take_max_bytes, take_verbosity, with_verbosity
-from octavo.errors import EncodingError, Stopped, UserError, did_you_mean
+from octavo.errors import EncodingError, Stopped, UserError, did_you_mean, one_line
 from octavo.io.limits import with_max_bytes
->>>>>>> main
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
 # a module with ACTIONS, one of which the first word names. It is imported when its verb is called.
