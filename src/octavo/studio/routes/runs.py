@@ -61,6 +61,9 @@ class RunRow(BaseModel):
     error: str = ""  # why it cannot be read
 
 
+EMPTY_ROW = RunRow(run="").model_dump()
+
+
 class Curve(BaseModel):
     """Rows of a run's metrics from `offset` on, column by column; null where a row has no such number."""
 
@@ -138,7 +141,7 @@ class RunRows:
             with self._lock:
                 self._cache[name] = entry
         _, row, record = entry
-        return row | self._state(name, path, record, trained)
+        return EMPTY_ROW | row | self._state(name, path, record, trained)
 
     def _state(self, name: str, path: Path, record: Mapping[str, Any], trained: str | None) -> dict[str, Any]:
         """The part of a row that may change while the record does not."""
