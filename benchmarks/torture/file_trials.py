@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from torture.campaign import Outcome
 from torture.mutations import PLACES, Mutation, mutate
@@ -31,6 +31,7 @@ MEMORY_BYTES = 3 << 30  # that a command may take beyond what the worker has
 LARGEST_FILE_BYTES = 256 << 20
 LONGEST_MESSAGE = 1200  # characters
 NOBODY = 65534
+LARGEST_OUTPUT_BYTES = 4 << 20  # that are looked at
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FRAME = re.compile(r'File "[^"]*?/octavo/([^"]+)", line \d+, in (\S+)')
 SHARES = ("accuracy", "confidence", "probability", "exact_match")
@@ -71,8 +72,8 @@ def prepare_process() -> None:
     prepare_process.pid = os.getpid()  # type: ignore[attr-defined]
     with open("/proc/self/statm") as file:
         taken = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY_BYTES, resource.RLIM_INFINITY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE_BYTES, resource.RLIM_INFINITY))
+    for kind, limit in ((resource.RLIMIT_AS, taken + MEMORY_BYTES), (resource.RLIMIT_FSIZE, LARGEST_FILE_BYTES)):
+        resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
     os.environ.update(
         PIP_INDEX_URL="http://127.0.0.1:9/simple",
         OCTAVO_DATA="/nonexistent",
@@ -98,10 +99,9 @@ def run_trial(trial: Trial, seeds: Path, work: Path) -> Verdict:
     commands = [shlex.split(line.format(x=copy, o=out, s=seeds)) for line in trial.line.split(" && ")]
     for command in commands:
         with _in_private_folder(private, denied):
-            verdict = _run(command, work)
-        if verdict is not OK or _run.code != 0:  # type: ignore[attr-defined]
+            code, verdict = _run(command, work)
+        if verdict is not OK or code != 0:
             break
-    code = _run.code  # type: ignore[attr-defined]
     if verdict is OK:
         verdict = _check_files(trial, work, out, private, before, code, seeds)
     shown = " && ".join(f"octavo {shlex.join(command)}" for command in commands)
@@ -144,8 +144,8 @@ def _in_private_folder(private: Path, denied: bool) -> Iterator[None]:
         os.environ.update({name: value for name, value in old.items() if value is not None})
 
 
-def _run(command: list[str], work: Path) -> Verdict:
-    """One command of octavo in this process, and what is wrong with what it says; `_run.code` is its exit code."""
+def _run(command: list[str], work: Path) -> tuple[int, Verdict]:
+    """One command of octavo in this process: its exit code, and what is wrong with what it says."""
     from octavo.cli import main
 
     saved = [os.dup(number) for number in (1, 2)]
@@ -158,21 +158,23 @@ def _run(command: list[str], work: Path) -> Verdict:
         for kind in (RuntimeWarning, UserWarning, FutureWarning, ResourceWarning):
             warnings.simplefilter("always", kind)
         try:
-            _run.code = main(command)  # type: ignore[attr-defined]
+            code = main(command)
         except BaseException as error:
-            _run.code, raised = 1, f"{type(error).__name__}: {error}"  # type: ignore[attr-defined]
+            code, raised = 1, f"{type(error).__name__}: {error}"
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
     for number, kept in enumerate(saved, 1):
         os.dup2(kept, number)
         os.close(kept)
-    texts = []
-    for file in files:
+    out, err = map(_read_back, files)
+    return code, _judge(command, code, out, err, raised, [f"{one.category.__name__}: {one.message}" for one in noted])
+
+
+def _read_back(file: IO[bytes]) -> str:
+    with file:
         file.seek(0)
-        texts.append(file.read(1 << 22).decode("utf-8", "replace"))
-        file.close()
-    return _judge(command, _run.code, *texts, raised, [f"{one.category.__name__}: {one.message}" for one in noted])  # type: ignore[attr-defined]
+        return file.read(LARGEST_OUTPUT_BYTES).decode("utf-8", "replace")
 
 
 def _judge(command: list[str], code: int, out: str, err: str, raised: str, noted: list[str]) -> Verdict:
@@ -267,7 +269,7 @@ def _check_files(
 ) -> Verdict:
     """What was written: nothing but the results, and those only where the command succeeded."""
     new = _listing(work) - before
-    if left := sorted(name for name in new if name.startswith("private/")):
+    if left := sorted(name for name in new if name.startswith("private/") and "torchinductor" not in name):
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left in the temporary or home folder: {left[0]}")
     if code != 0 and (left := [name for name in new if name.startswith("written/")]):
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left after a refusal: {sorted(left)[0]}")

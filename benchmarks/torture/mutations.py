@@ -215,21 +215,31 @@ def mutate(data: bytes, mutations: Sequence[Mutation], seeds: Path, suffix: str 
 # --- of the place
 
 
-def _link(path: Path) -> None:
+def _hide_behind_link(path: Path) -> None:
     os.rename(path, path.with_name(".target"))
     path.symlink_to(".target")
 
 
+def _link_to(goal: str) -> Callable[[Path], None]:
+    def put(path: Path) -> None:
+        path.unlink()
+        path.symlink_to(goal or path.name)
+
+    return put
+
+
+def _put(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    def put(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return put
+
+
 PLACES: dict[str, Callable[[Path], None]] = {
-    "link": _link,
-    "dangling": lambda path: (path.unlink(), path.symlink_to("nowhere"))[1],
-    "loop": lambda path: (path.unlink(), path.symlink_to(path.name))[1],
-    "folder": lambda path: (path.unlink(), path.mkdir())[1],
-    "fifo": lambda path: (path.unlink(), os.mkfifo(path))[1],
-    "missing": lambda path: path.unlink(),
-    "denied": lambda path: path.chmod(0),
-    "zeros": lambda path: (path.unlink(), path.symlink_to("/dev/zero"))[1],
-}
+    "link": _hide_behind_link, "dangling": _link_to("nowhere"), "loop": _link_to(""), "zeros": _link_to("/dev/zero"),
+    "folder": _put(Path.mkdir), "fifo": _put(os.mkfifo), "missing": Path.unlink, "denied": lambda path: path.chmod(0),
+}  # fmt: skip
 
 
 # --- drawing them
