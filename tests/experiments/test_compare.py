@@ -243,7 +243,7 @@ def test_every_output_gives_one_count_of_parameters(
     listed = {Path(one["run"]).name: one["parameters"] for one in json.loads(said("list", str(folder), "--json"))}
     table, page = said("list", str(folder)), (folder / "report.html").read_text(encoding="utf-8")
     studio = Studio(ModelCache(folder, device="cpu"))
-    rows = {row["run"]: row["parameters"] for row in RunRows(studio).all()}
+    rows = {row["run"]: row["parameters"] for row in RunRows(studio).all(Ticket(FairLock()))}
     studio.close()
     for row in (row for row in comparison if row.trained):
         path, count = str(folder / str(row.run)), row.parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -14,10 +15,12 @@ from pydantic import BaseModel
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
 from octavo.io.run_index import IndexedRun, Version
-from octavo.studio.server.app import HTML, StandardJson, Studio
+from octavo.studio.server.app import HTML, ComputedRoutes, Studio
+from octavo.studio.server.error_text import public_command, public_line
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import REPORT_POLICY
 from octavo.studio.server.resumable import ResumeNeeds, needs_of, why_not_by_files, why_not_by_needs
+from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.training_process import number_in, resume_command
 from octavo.tasks import run_rows
 from octavo.training.metrics_log import rows_and_length
@@ -72,37 +75,37 @@ class Curve(BaseModel):
 
 
 def router(studio: Studio) -> APIRouter:
-    routes, rows = APIRouter(tags=["runs"]), RunRows(studio)
-
-    @routes.get("/runs", response_model=list[RunRow])
-    def runs() -> StandardJson:
-        """Every run of the folder."""
-        return StandardJson(rows.all())
-
-    @routes.get("/models")
-    def models() -> list[dict[str, Any]]:
-        """The models in memory, and the progress of those that are loading."""
-        return studio.models.states()
-
-    @routes.get("/curve", response_model=Curve)
-    def curve(run: Name, offset: Annotated[int, Query(ge=0, le=1 << 50)] = 0) -> dict[str, Any]:
-        """The metrics of training, step by step; ask again from `offset` for what was written since."""
-        return _read_curve(studio, run, offset)
-
-    @routes.get("/compare")
-    def compare(run: Annotated[list[Name], Query(min_length=1, max_length=2)]) -> dict[str, Any]:
-        """The settings in which two runs differ, and their results; of one run, all settings."""
-        return _compare(run, [studio.models.record(name) for name in run])
-
-    @routes.get("/report", response_class=FileResponse, responses={200: {"content": {"text/html": {}}}})
-    def report(run: Name) -> FileResponse:
-        """The report page that training wrote."""
-        path = _file(studio, run, REPORT)
-        if path is None:
-            raise NotFound(f"{run} has no {REPORT}; it is written when training ends")
-        return FileResponse(path, headers={"content-security-policy": REPORT_POLICY}, media_type=HTML)
-
+    routes, rows = ComputedRoutes(studio, "runs"), RunRows(studio)
+    routes.compute("/runs", rows.all, method="GET", response_model=list[RunRow])
+    routes.compute("/models", models, studio, method="GET")
+    routes.compute("/curve", curve, studio, method="GET", response_model=Curve)
+    routes.compute("/compare", compare, studio, method="GET")
+    routes.compute("/report", report, studio, method="GET", response_class=FileResponse,
+                   responses={200: {"content": {"text/html": {}}}})  # fmt: skip
     return routes
+
+
+def models(_: Ticket, studio: Studio) -> list[dict[str, Any]]:
+    """The models in memory, and the progress of those that are loading."""
+    return studio.models.states()
+
+
+def curve(_: Ticket, studio: Studio, run: Name, offset: Annotated[int, Query(ge=0, le=1 << 50)] = 0) -> dict[str, Any]:
+    """The metrics of training, step by step; ask again from `offset` for what was written since."""
+    return _read_curve(studio, run, offset)
+
+
+def compare(_: Ticket, studio: Studio, run: Annotated[list[Name], Query(min_length=1, max_length=2)]) -> dict[str, Any]:
+    """The settings in which two runs differ, and their results; of one run, all settings."""
+    return _compare(run, [studio.models.record(name) for name in run])
+
+
+def report(_: Ticket, studio: Studio, run: Name) -> FileResponse:
+    """The report page that training wrote."""
+    path = _file(studio, run, REPORT)
+    if path is None:
+        raise NotFound(f"{run} has no {REPORT}; it is written when training ends")
+    return FileResponse(path, headers={"content-security-policy": REPORT_POLICY}, media_type=HTML)
 
 
 class RowEntry(NamedTuple):
@@ -122,24 +125,38 @@ class RunRows:
         self.studio = studio
         self._cache: dict[str, RowEntry] = {}  # replaced as a whole, so that no lock is needed
 
-    def all(self) -> list[dict[str, Any]]:
-        """One row for each run."""
-        before, runs = self._cache, self.studio.models.index.runs()
-        entries = {run.name: _current_entry(self.studio, run, before.get(run.name)) for run in runs}
-        self._cache = entries
+    def all(self, ticket: Ticket) -> list[dict[str, Any]]:
+        """Every run of the folder."""
+        runs = self.studio.models.index.runs()
+        entries = self._entries(runs, ticket)
         current = self.studio.training.current()
         trained = current.run if current is not None and current.state != "ended" else None
         just_stopped = current.run if current is not None else None
-        reasons: dict[ResumeNeeds | None, str] = {None: ""}
+        reasons: dict[ResumeNeeds, str] = {}  # many runs were trained on the same text
         rows = []
-        for run, entry in zip(runs, entries.values(), strict=True):
+        for run, entry in zip(runs, entries, strict=True):
             reason = entry.why_not_resumable
-            if not reason:
-                if entry.needs not in reasons and entry.needs is not None:
+            if not reason and entry.needs is not None:
+                if entry.needs not in reasons:
                     reasons[entry.needs] = why_not_by_needs(entry.needs, self.studio.root)
                 reason = reasons[entry.needs]
-            rows.append(entry.row | _state(run, entry.unfinished, not reason, trained, just_stopped))
+            state = _state(run, entry.unfinished, not reason, trained, just_stopped)
+            if "resume_command" in state:
+                state["resume_command"] = public_command(state["resume_command"], self.studio.root)
+            rows.append(entry.row | state)
         return rows
+
+    def _entries(self, runs: Sequence[IndexedRun], ticket: Ticket) -> list[RowEntry]:
+        before, entries = self._cache, dict[str, RowEntry]()
+        try:
+            for run in runs:
+                ticket.check()
+                entries[run.name] = _current_entry(self.studio, run, before.get(run.name))
+        except BaseException:
+            self._cache = before | entries  # the next request begins where this one was stopped
+            raise
+        self._cache = entries
+        return list(entries.values())
 
 
 def _state(
@@ -167,7 +184,7 @@ def _current_entry(studio: Studio, run: IndexedRun, before: RowEntry | None) -> 
         by_files = why_not_by_files(run.path, studio.root)
         return RowEntry(run.version, made, run_rows.is_unfinished(record), by_files, needs_of(record))
     except UserError as error:
-        reason = str(error).replace(f"{studio.root}/", "")
+        reason = public_line(str(error), studio.root)
     except Exception as error:  # one damaged record must not hide the others
         reason = f"its {CONFIG} is damaged or foreign: {type(error).__name__}"
     return RowEntry(run.version, RunRow(**row, error=reason).model_dump())
