@@ -42,6 +42,7 @@ from octavo.models.recurrent import RecurrentConfig
 from octavo.scoring.bits_per_byte import ByteCosts
 from octavo.studio import ModelCache, Studio
 from octavo.studio.routes.runs import RunRows
+from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks import api
 from octavo.text import Word, open_corpus, text_in_memory
 from octavo.text.tokenizers.token_bytes import Tokens

@@ -18,6 +18,7 @@ from octavo.io.run_folder import read_record
 from octavo.models.encoder_decoder import Sizes
 from octavo.studio import ModelCache, Studio
 from octavo.studio.routes.runs import RunRows
+from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks import run_rows
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.encoder import Encoder
