@@ -3,7 +3,7 @@ PIP = .venv/bin/pip --disable-pip-version-check
 ARGS ?= -n 2 --dist worksteal
 BENCH = OCTAVO_BENCH_MACHINE_PRINTED=1 .venv/bin/python benchmarks
 
-.PHONY: demo test check lint format docs dist release-check bench mutants clean
+.PHONY: demo test check lint format docs dist release-check bench mutants torture clean
 
 ## demo: train every model on Shakespeare, compare them, and write a page to runs/demo
 demo: .venv/.ok
@@ -57,6 +57,11 @@ endif
 mutants: .venv/.ok-dev
 	.venv/bin/python benchmarks/mutants.py --sample $(or $(SAMPLE),400) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2) \
 	--out runs/mutants-$(or $(SAMPLE),400)-$(or $(SEED),1)
+
+## torture: attack octavo with kills, full disks, damaged files, hostile requests; make torture HOURS=8 SEED=1 JOBS=2 CLASSES=kill OUT=DIR
+torture: .venv/.ok-dev
+	.venv/bin/python benchmarks/torture $(if $(MINUTES),--minutes $(MINUTES)) $(if $(HOURS),--hours $(HOURS)) \
+	--seed $(or $(SEED),0) $(if $(JOBS),--jobs $(JOBS)) $(if $(CLASSES),--classes $(CLASSES)) $(if $(OUT),--out $(OUT))
 
 clean:
 	rm -rf .venv build dist runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

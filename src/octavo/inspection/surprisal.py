@@ -20,7 +20,7 @@ from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.models import NGram
-from octavo.scoring.token_costs import window_tokens
+from octavo.scoring.token_costs import checked_bits, window_tokens
 from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
 
@@ -92,10 +92,10 @@ def _count_lookup(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) 
 def _summarise(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
     logp_TV = logits_TV.log_softmax(-1)  # in the precision of scoring
     own_T1 = logp_TV.gather(1, x_T[:, None])
+    bits_T = torch.from_numpy(checked_bits((-own_T1[:, 0].double() / math.log(2)).cpu().numpy()))
     best = logp_TV.topk(count)
     rank_T = (logp_TV > own_T1).sum(1) + 1
-    bits_T = -own_T1[:, 0].double() / math.log(2)
-    return bits_T.cpu(), rank_T.cpu(), best.indices.cpu(), best.values.double().exp().cpu()
+    return bits_T, rank_T.cpu(), best.indices.cpu(), best.values.double().exp().cpu()
 
 
 def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Surprise]:

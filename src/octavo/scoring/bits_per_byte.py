@@ -47,6 +47,13 @@ class Score:
     rows: list[Score] = field(default_factory=list)
     passages: list[Passage] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if not self.bits >= 0:  # which NaN is not either
+            raise UserError(
+                f"the bits of a text must be 0 or more: {self.bits:.4g} for {self.name or 'this text'}; the model's "
+                "probabilities are wrong"
+            )
+
     @property
     def bits_per_byte(self) -> float:
         return self.bits / self.bytes if self.bytes else math.nan

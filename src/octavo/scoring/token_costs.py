@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode, map_state
+from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.text import Tokens
 
@@ -32,6 +33,7 @@ STREAM_RECEPTIVE_FIELDS = 16  # scored by each stream, at least: so at most 1/16
 MAX_ROWS = 1024  # scored together
 MAX_DOCUMENT_ROWS = 64  # documents scored together
 MAX_DOCUMENT_TOKENS = 1 << 16  # of a document that is scored with others; longer ones are scored one by one
+MAX_ROUNDING_BITS = 0.01  # below zero; an ARPA file of four digits, the roughest of all, can leave 0.001
 MIN_WINDOW_TOKENS = 16  # of each row that are scored by one call
 
 
@@ -158,7 +160,7 @@ def _score_on(model: LanguageModel[Any], row: StreamRow, state: Any, turn: Turn)
         parts.append(_bits(logp_1W)[0])
     tokens, bits = row.tokens[1:], np.concatenate(parts)
     bits[tokens == model.begin] = 0
-    return (tokens, bits), state
+    return (tokens, checked_bits(bits)), state
 
 
 def _score_rows(model: LanguageModel[Any], rows: list[StreamRow], turn: Turn) -> Costs:
@@ -185,7 +187,7 @@ def _score_rows(model: LanguageModel[Any], rows: list[StreamRow], turn: Turn) ->
     place = {i: b for b, i in enumerate(order)}
     tokens = np.concatenate([np.zeros(0, np.int32), *(row.tokens[row.context :] for row in rows)])
     bits = [bits_BT[place[i], row.context : len(row.tokens)] for i, row in enumerate(rows)]
-    return tokens, np.concatenate([np.zeros(0), *bits])
+    return tokens, checked_bits(np.concatenate([np.zeros(0), *bits]))
 
 
 def window_tokens(model: LanguageModel[Any], tokens: int, rows: int = 1) -> int:
@@ -197,3 +199,17 @@ def window_tokens(model: LanguageModel[Any], tokens: int, rows: int = 1) -> int:
 def _bits(logp: Tensor) -> NDArray[np.float64]:
     bits: NDArray[np.float64] = (-logp.double() / math.log(2)).cpu().numpy()
     return bits
+
+
+def checked_bits(bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The costs of tokens, none of which may be NaN or negative; one that is infinite is of an impossible token.
+
+    Rounding may make a token that is certain cost a hair less than nothing: that counts as nothing.
+    """
+    if bits.size and not float(bits.min()) >= -MAX_ROUNDING_BITS:  # which NaN is not either
+        worst = float(bits[np.isnan(bits)][0] if np.isnan(bits).any() else bits.min())
+        raise UserError(
+            f"a token must cost at least 0 bits: the model gives one {worst:.4g}, so what it computes are no "
+            "probabilities; its weights are damaged, or its code is wrong"
+        )
+    return np.maximum(bits, 0.0)

@@ -19,6 +19,7 @@ from octavo.models.ngram import estimators as estimate
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import Weights
 from octavo.models.ngram.session import NGramSession
+from octavo.models.ngram.sums import check_probabilities
 from octavo.models.ngram.trie import Index
 
 MIN_RELEASED = 1 << 22  # tokens or n-grams: below, memory that is released would only be allocated again
@@ -171,6 +172,7 @@ class NGram(LanguageModel[Tensor]):
             raise UserError("the n-gram tables point outside themselves: the file is damaged; train the model again")
         self.first_C, self.word_M, self.alpha_M, self.gamma_C = first_C, word_M, alpha_M, gamma_C
         self._index = self._words_V = None
+        check_probabilities(self)
 
     @property
     def index(self) -> Index:

@@ -1,0 +1,16 @@
+"""The attacks by name, in the order in which a campaign runs them."""
+
+from __future__ import annotations
+
+from torture import file_attacks
+from torture.campaign import Attack
+
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in file_attacks.ATTACKS}
+
+
+def choose(names: str) -> list[Attack]:
+    """The attacks of names with commas between, or of beginnings of names; all of them for ""."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if unknown := [name for name in wanted if not any(known.startswith(name) for known in ATTACKS)]:
+        raise ValueError(f"no such class: {', '.join(unknown)}; there are {', '.join(ATTACKS)}")
+    return [attack for name, attack in ATTACKS.items() if not wanted or any(name.startswith(word) for word in wanted)]
