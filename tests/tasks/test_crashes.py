@@ -1,4 +1,4 @@
-"""Killed at any change of its files, training goes on to the same bits, a run at its place is never lost, and nothing is
+"""Killed at any change of its files, training goes on to the same bits, a run at its place is not lost, and nothing is
 left behind. The tests kill each case at a few changes; `python tests/crash_points.py` at every one.
 """
 

@@ -247,7 +247,8 @@ def resume_run(path: str | Path, budget: str | None = None, measure: bool = True
             recipe = recipe.replace(loop=replace(recipe.loop, budget=budget)) if budget else recipe
             with closing_data(task, task.reopen(record, str(path))) as data:
                 run = TrainingRun(task, recipe, data, processes, path, place, measure, quiet)
-                if not is_stopped(path) and not record["training"].get("finished"):  # killed before a checkpoint
+                if not is_stopped(path) and not record["training"].get("finished") and not log_length(place):
+                    # killed before its first checkpoint, and before its first step
                     source = record[task.data_key]["source"]
                     return run.begin(task.describe(recipe, source, data), time.perf_counter())
                 return run.resume(record, place, budget)
