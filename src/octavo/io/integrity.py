@@ -4,7 +4,7 @@
 
 A safetensors file of ours has its hash in its own header too, computed as if 64 zeros stood there. While a run is
 trained, its weights are replaced without config.json, so that a kill never leaves the two at odds: then the header also
-names the run, by `start`, and that is what config.json must have. A run of an earlier version has no hashes, and is read
+names the run, by `start`, and that is what config.json must have. An earlier version's run has no hashes, and is read
 without them. Hashes tell damage and confusion, not malice: whoever changes a file on purpose can write another hash.
 """
 
