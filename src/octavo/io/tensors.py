@@ -48,7 +48,7 @@ def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mappin
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.detach().cpu().contiguous().numpy().reshape(-1)).cast("B")
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
