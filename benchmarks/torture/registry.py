@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from torture import kills
 from torture.campaign import Attack
 
-ATTACKS: dict[str, Attack] = {}
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*kills.ATTACKS,)}
 
 
 def choose(names: str) -> list[Attack]:
