@@ -20,6 +20,7 @@ from torture.trees import differences, fingerprint, is_leftover, merge, tree
 
 TRIALS_AT_FIRST = 6  # of a scenario, before the next one is prepared
 REMEDIES = 3  # commands that may be needed to come back
+TEMPORARY = re.compile(r"\.[\w.-]+\.[a-z0-9_]{8}\.part")
 REMEDY = re.compile(r"octavo (resume [^;,\n]+)")
 
 
@@ -153,8 +154,10 @@ class Trial:
         changes = self.prepared.changes
         at = changes[number - 1] if 0 < number <= len(changes) else ""
         where = f"{how} change {number} ({at}) of octavo {self.scenario.words}" if number else self.scenario.words
-        point = {"scenario": self.scenario.name, **self.fault.to_json()}
-        return Result(outcome, f"{what}\n{where}", f"octavo {self.scenario.words}", point=point if number else None)
+        point: Any = {"scenario": self.scenario.name, **self.fault.to_json()}
+        kind = f"{self.scenario.group} {TEMPORARY.sub('.*.part', what)}"
+        point = point if number else None
+        return Result(outcome, f"{what}\n{where}", f"octavo {self.scenario.words}", point=point, kind=kind)
 
     def check_end(self, ended: Ended) -> Result | None:
         """How the disturbed command itself ended."""
@@ -223,7 +226,8 @@ class Trial:
             return self.found(Outcome.OTHER, f"no end after {'; '.join(tried)}: {say(ended)}")
         wrong = differences(tree(self.folder), self.prepared.after)
         if left := [line for line in wrong if is_leftover(line)]:
-            return self.found(Outcome.LEFTOVER, "; ".join(left[:4]))
+            roots = [line for line in left if not any(line != one and line.startswith(one) for one in left)]
+            return self.found(Outcome.LEFTOVER, "; ".join(roots[:4]))
         return self.found(Outcome.OTHER, "not as undisturbed: " + "; ".join(wrong[:6])) if wrong else None
 
 

@@ -140,7 +140,7 @@ def write_texts(folder: Path) -> None:
     (folder / "text.txt").write_text(" ".join(rng.choice(LINES) for _ in range(120)))
     (folder / "long.txt").write_text(" ".join(rng.choice(LINES) for _ in range(600)))
     (folder / "other.txt").write_text(" ".join(rng.choice(LINES[2:]) + " A ship came." for _ in range(120)))
-    words = sorted({"".join(rng.choices("abcdefgh", k=rng.randint(2, 5))) for _ in range(120)})
+    words = sorted({"".join(rng.choices("abcdefgh", k=rng.randint(2, 5))) for _ in range(400)})
     (folder / "pairs.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
     moods = (("good", "a fine film"), ("bad", "a dull film"))
     (folder / "moods.tsv").write_text("".join("{}\t{} number {n}\n".format(*moods[n % 2], n=n) for n in range(40)))

@@ -197,13 +197,7 @@ def test_markup_that_takes_for_ever_is_given_up_in_time(tmp_path: Path) -> None:
     page = f"<page><title>A</title><ns>0</ns><revision><text>{markup}</text></revision></page>"
     dump = f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">{page}</mediawiki>'
     (tmp_path / "dump").write_bytes(bz2.compress(dump.encode()))
-    how = {
-        "archive": str(tmp_path / "dump"),
-        "members": [],
-        "how": "wikipedia",
-        "most": 100,
-        "out": str(tmp_path / "made"),
-    }
+    how = unpacking(tmp_path / "dump", "wikipedia")
     with pytest.raises(LimitError, match="it took longer than 1 s"):
         run_bounded(["unpack", how], tmp_path, 10_000, 1.0)
 
@@ -211,13 +205,7 @@ def test_markup_that_takes_for_ever_is_given_up_in_time(tmp_path: Path) -> None:
 def test_a_child_that_takes_more_memory_than_it_may_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_process, "MEMORY_BYTES", 1 << 27)
     (tmp_path / "packed").write_bytes(gzip.compress(bytes(1 << 27), 1))
-    how = {
-        "archive": str(tmp_path / "packed"),
-        "members": [],
-        "how": "gunzip",
-        "most": 100,
-        "out": str(tmp_path / "made"),
-    }
+    how = unpacking(tmp_path / "packed", "gunzip")
     done = run_bounded(["unpack", how], tmp_path, 1 << 20, SLOWEST_SECONDS)
     assert (done.code, done.output) == (3, "it takes more memory than it should\n")
 

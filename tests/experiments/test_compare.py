@@ -42,6 +42,7 @@ from octavo.models.recurrent import RecurrentConfig
 from octavo.scoring.bits_per_byte import ByteCosts
 from octavo.studio import ModelCache, Studio
 from octavo.studio.routes.runs import RunRows
+from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks import api
 from octavo.text import Word, open_corpus, text_in_memory
 from octavo.text.tokenizers.token_bytes import Tokens
@@ -243,7 +244,7 @@ def test_every_output_gives_one_count_of_parameters(
     listed = {Path(one["run"]).name: one["parameters"] for one in json.loads(said("list", str(folder), "--json"))}
     table, page = said("list", str(folder)), (folder / "report.html").read_text(encoding="utf-8")
     studio = Studio(ModelCache(folder, device="cpu"))
-    rows = {row["run"]: row["parameters"] for row in RunRows(studio).all()}
+    rows = {row["run"]: row["parameters"] for row in RunRows(studio).all(Ticket(FairLock()))}
     studio.close()
     for row in (row for row in comparison if row.trained):
         path, count = str(folder / str(row.run)), row.parameters
