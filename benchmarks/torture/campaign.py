@@ -49,11 +49,14 @@ class Result:
     count: int = 1
     files: Sequence[str] = ()  # copied beside the finding
     point: Any = None  # a smaller point with the same outcome, where the attack has found one
+    kind: str = ""  # findings of one kind are one; without it, those that say the same
 
     @property
     def signature(self) -> str:
         """Findings that differ in numbers, hexadecimal names and temporary names alone are one."""
-        return f"{self.outcome}: " + re.sub(r"/[\w./-]*torture-[\w./-]*|\b[0-9a-f]{8,}\b|\d+", "#", self.what)
+        return f"{self.outcome}: " + re.sub(
+            r"/[\w./-]*torture-[\w./-]*|\b[0-9a-f]{8,}\b|\d+", "#", self.kind or self.what
+        )
 
 
 class Attack:

@@ -184,6 +184,13 @@ class SchemaRequests(StudioAttack):
             yield Result(Outcome.TRACEBACK, printed)
 
 
+@cache
+def malicious_mirror() -> Any:
+    """The mirror of the tests."""
+    sys.path.append(str(ROOT / "tests"))
+    return importlib.import_module("malicious_mirror")
+
+
 class MirrorAttack(Attack):
     """Downloads from a mirror that lies, never ends, or sends bombs."""
 
@@ -195,21 +202,15 @@ class MirrorAttack(Attack):
         return missing("pip")
 
     def points(self, place: Path, rng: random.Random) -> Iterator[Any]:
-        sys.path.append(str(ROOT / "tests"))
-        from malicious_mirror import attacks
-
-        found = [list(pair) for pair in attacks()]
+        found = [list(pair) for pair in malicious_mirror().attacks()]
         rng.shuffle(found)
         yield from found
 
     def run(self, place: Path, point: Any, work: Path) -> Iterable[Result]:
-        sys.path.append(str(ROOT / "tests"))
-        from malicious_mirror import MaliciousMirror
-
         attack, way = point
         cache, home = work / "cache", work / "home"
         home.mkdir()
-        with MaliciousMirror() as mirror:
+        with malicious_mirror().MaliciousMirror() as mirror:
             words, environment = mirror.command(attack, way, cache)
             environment |= {"TMPDIR": str(home), "HOME": str(home)}
             done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)

@@ -113,7 +113,7 @@ EXPERIMENTS = [
     *[Case(f"runs/{run}", (f"domains {{x}} --texts {SHORT} {{s}}/texts/other.txt --out {{o}}/domains --json",),
            ("compare {s}/texts/text.txt --models bag --pretrained {x} --out {o}/compare --json",), weight=0.5)
       for run in ("kn3", "gru")],
-    Case("files/teams", ("exercises leaderboard {x} --text {s}/texts/short.txt --out {o}/board.html --json",), weight=0.02),
+    Case("files/teams", (f"exercises leaderboard {{x}} --text {SHORT} --out {{o}}/board.html --json",), weight=0.02),
 ]  # fmt: skip
 MODELS = [
     Case("files/kn3.arpa", (IMPORT_ARPA,)),
