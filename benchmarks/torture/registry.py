@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from torture import file_attacks, kills
+from torture import disturbances, file_attacks, kills
 from torture.campaign import Attack
 
-ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*kills.ATTACKS, *file_attacks.ATTACKS)}
+ATTACKS: dict[str, Attack] = {
+    attack.name: attack for attack in (*kills.ATTACKS, *disturbances.ATTACKS, *file_attacks.ATTACKS)
+}
 
 
 def choose(names: str) -> list[Attack]:
