@@ -84,5 +84,6 @@ SPEC = ModelSpec(
     cost=lambda config, V, shape: Cost("bag", V, shape, (), (Cache(),), 8 * V, V),  # float64 probabilities
     views=(View("unigram", "Unigram", "token-table", "unigram"),),
     summarise=lambda model, tokens: f"bag of {tokens}, add-{model.config.k:g}", details=_likeliest,
+    log_tables=("logp_V",),
     equation="p(w) = (n(w) + k) / Σ_v (n(v) + k)",
 )  # fmt: skip

@@ -206,6 +206,6 @@ SPEC = ModelSpec(
     views=(View("votes", "Votes", "token-table", "votes"),),
     candidates=lambda seconds, device: [Candidate("mix", "mixture", "mix")],
     summarise=lambda model, tokens: f"mix of {', '.join(map(short_title, model.parts))} of {tokens}",
-    details=_weights, parts=lambda model: model.parts,
+    details=_weights, log_tables=("logw_GI",), parts=lambda model: model.parts,
     equation="p(w | c) = Σ_i w_{i,g(c)} p_i(w | c), where g(c) is the class of the context c",
 )  # fmt: skip
