@@ -81,7 +81,8 @@ class Command:
                 number = 0
             if spent > limit_s:
                 end_session(self.pid)
-                os.waitpid(self.pid, 0)
+                with suppress(ChildProcessError):
+                    os.waitpid(self.pid, 0)
                 return Ended(None, self.read_text(), spent)
             time.sleep(POLL_SECONDS)
         seconds = time.monotonic() - self.started

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from torture import file_attacks, kills
 from torture.campaign import Attack
 
-ATTACKS: dict[str, Attack] = {}
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*kills.ATTACKS, *file_attacks.ATTACKS)}
 
 
 def choose(names: str) -> list[Attack]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+MAX_MESSAGE_CHARACTERS = 900
+
 
 class UserError(Exception):
     """A user's mistake: its text says the rule, the values and the remedy, and the command line exits with 2.
@@ -24,6 +26,23 @@ class EncodingError(UserError):
             f"{self.problem}; read it with encoding={name!r}, or with errors='replace' to put U+FFFD there, or "
             "errors='raw' to keep any bytes"
         )
+
+
+def one_line(message: str) -> str:
+    """A message for the terminal: one line, not too long, and nothing that moves the cursor or hides text.
+
+    A message may quote what stands in a file that others made.
+    """
+    line = "".join(_visible(character) for character in " ".join(message.splitlines()))
+    if len(line) <= MAX_MESSAGE_CHARACTERS:
+        return line
+    return f"{line[: MAX_MESSAGE_CHARACTERS * 2 // 3]} ... {line[-MAX_MESSAGE_CHARACTERS // 3 :]}"  # the remedy is last
+
+
+def _visible(character: str) -> str:
+    if character.isprintable() or character in "\t\u00a0":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

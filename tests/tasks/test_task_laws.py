@@ -8,17 +8,22 @@ import json
 import random
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors
+import safetensors.torch
 import torch
 
 import octavo
 from cli_processes import start_cli, start_two
 from octavo.errors import UserError
+from octavo.io.integrity import check_hashes
 from octavo.io.lock import lock_file
-from octavo.io.run_folder import CONFIG, STATE, TENSORS
+from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
+from octavo.io.tensors import write_tensors
 from octavo.tasks.task import TASKS
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
@@ -101,6 +106,7 @@ def test_killed_again_and_again_and_resumed_equals_undisturbed_to_the_bit(
         with pytest.raises(KilledError):
             octavo.resume(run) if n else train(task, data, run)
         monkeypatch.undo()
+        check_hashes(run, read_record(run))  # its weights are whole at any time, and its own
     octavo.resume(run)
     assert_same(run, undisturbed[task])
 
@@ -166,11 +172,29 @@ DAMAGE = {
     "a format of the future": lambda run: change(run, format=99),
     "somebody else's config": lambda run: (run / CONFIG).write_text('{"name": "x"}'),
     "no JSON": lambda run: (run / CONFIG).write_text("{"),
+    "a flipped bit": lambda run: flip_bit(run / TENSORS),
+    "another run's weights": lambda run: rewrite(run, lambda tensor: -tensor),
+    "weights that are no numbers": lambda run: rewrite(run, lambda tensor: tensor * torch.nan, forge=True),
+    "infinite weights": lambda run: rewrite(run, lambda tensor: tensor.abs().add(1) * torch.inf, forge=True),
 }
 
 
 def change(run: Path, **values: Any) -> None:
     (run / CONFIG).write_text(json.dumps(json.loads((run / CONFIG).read_text()) | values))
+
+
+def flip_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-7] ^= 4
+    path.write_bytes(data)
+
+
+def rewrite(run: Path, new: Callable[[torch.Tensor], torch.Tensor], forge: bool = False) -> None:
+    """Other weights of the same shapes, in a whole file; `forge`: with their hash in config.json."""
+    tensors = safetensors.torch.load_file(run / TENSORS)
+    digest = write_tensors({k: new(t) if t.is_floating_point() else t for k, t in tensors.items()}, run / TENSORS)
+    if forge:
+        change(run, sha256={"tensors": digest})
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -182,6 +206,29 @@ def test_a_foreign_or_damaged_folder_is_refused(
     DAMAGE[damage](run)
     with pytest.raises(UserError):
         octavo.load(run)
+
+
+@pytest.mark.parametrize("task", sorted(SETTINGS.keys() - {"images"}))  # which have no tokenizer
+def test_another_tokenizer_is_refused(task: str, undisturbed: dict[str, Path], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(undisturbed[task], tmp_path / "run"))
+    (run / TOKENIZER).write_text((run / TOKENIZER).read_text() + "\n")
+    with pytest.raises(UserError, match=r"tokenizer\.json is not the file that was saved with this run"):
+        octavo.load(run)
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_a_damaged_checkpoint_and_that_of_another_run_are_refused(
+    task: str, data: Path, undisturbed: dict[str, Path], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(undisturbed[task], tmp_path / "run"))
+    flip_bit(run / STATE / FILE)
+    with pytest.raises(UserError, match="do not match the hash in it"):
+        octavo.resume(run, budget=f"{STEPS + 2}steps")
+    about = safetensors.safe_open(undisturbed[task] / STATE / FILE, "pt").metadata()
+    tensors = safetensors.torch.load_file(undisturbed[task] / STATE / FILE)
+    write_tensors(tensors, run / STATE / FILE, {k: v for k, v in about.items() if k != "sha256"} | {"run": "0" * 64})
+    with pytest.raises(UserError, match="the checkpoint of another run"):
+        octavo.resume(run, budget=f"{STEPS + 2}steps")
 
 
 @pytest.mark.parametrize("task", sorted(SETTINGS.keys() - {"facts"}))  # whose people are made up: nothing can change

@@ -15,7 +15,7 @@ from octavo import __version__
 from octavo.cli.help import asked_for, show_help
 from octavo.cli.termination import terminable
 from octavo.cli.verbosity import take_max_bytes, take_verbosity, with_verbosity
-from octavo.errors import EncodingError, Stopped, UserError, did_you_mean
+from octavo.errors import EncodingError, Stopped, UserError, did_you_mean, one_line
 from octavo.io.limits import with_max_bytes
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
@@ -115,7 +115,7 @@ def _error_message(error: UserError, argv: list[str]) -> str:
 
 
 def _print_error(message: str) -> None:
-    print("octavo: " + " ".join(message.splitlines()), file=sys.stderr)
+    print("octavo: " + one_line(message), file=sys.stderr)
 
 
 def _discard_output() -> None:

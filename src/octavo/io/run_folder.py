@@ -39,7 +39,10 @@ KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
     "model": str, "task": str,
     "corpus": {"name": str, "source": list, "errors": str, "field": str, "preprocess": list, "valid_source": list,
                "train": PART_OF_TEXT, "valid": PART_OF_TEXT},
+    "data": {"source": list, "learnt": PART_OF_TEXT, "test": PART_OF_TEXT}, "images": {"source": list},
+    "training": {"settings": {}, "loop": {}, "optimizer": {}, "device": str},
     "preprocess": list, "notes": list, "other_text": list, "seed": int, "train_seconds": NUMBER, "train_tokens": int,
+    "sha256": {"tensors": str, "tokenizer": str, "start": str},
     "result": {"bits_per_byte": (*NUMBER, type(None)), "impossible": int, "tokens": int, "label": str},
 }  # fmt: skip
 
@@ -54,29 +57,36 @@ def _record_bytes(record: Mapping[str, Any]) -> bytes:
     """config.json; a name or a word that is not UTF-8 holds lone surrogates, which JSON can spell only as an escape."""
     whole = {**record, "format": FORMAT, "octavo": __version__}
     text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    return text.encode("utf-8", "backslashreplace")
+    return _encoded(text)
 
 
 def save_folder(
     path: Path, record: Mapping[str, Any], tensors: Mapping[str, Tensor], texts: Mapping[str, str],
     keep: Sequence[str] = (),
-) -> None:  # fmt: skip
+) -> dict[str, str]:  # fmt: skip
     """Write the folder, in place of the one that stood there; anything else that stands there is refused.
 
     `record` becomes config.json, `texts` are the other files. What the old folder has of the names in `keep` goes into
-    the new one.
+    the new one. Returns the hashes that config.json has of the files.
     """
     check_out(path)
+    from octavo.io.integrity import HASHES, folder_hashes
     from octavo.io.tensors import write_tensors  # which needs torch
 
     with whole_folder(path) as folder:
-        write_tensors(tensors, folder / TENSORS)
-        (folder / CONFIG).write_bytes(_record_bytes(record))
+        written = write_tensors(tensors, folder / TENSORS)
         for name, text in texts.items():
-            (folder / name).write_bytes(text.encode("utf-8", "backslashreplace"))
+            (folder / name).write_bytes(_encoded(text))
+        hashes = folder_hashes(folder, record, written)
+        (folder / CONFIG).write_bytes(_record_bytes({**record, HASHES: hashes}))
         for name in keep:
             if (path / name).is_dir():
                 shutil.copytree(path / name, folder / name, ignore=shutil.ignore_patterns(f".*{PART}"))
+    return hashes
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
 
 
 def check_out(path: str | Path) -> None:

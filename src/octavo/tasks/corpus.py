@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.config import Count, Length, check_ranges
 from octavo.core import seeded_generator
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
@@ -39,9 +40,9 @@ class TextConfig:
 
     tokenizer: str = "byte"
     """byte, char, word, bpe, or the path of a tokenizer.json, or of a run: then the tokenizer of that run."""
-    vocab_size: int | None = None
+    vocab_size: Length | None = None
     """bpe, word, wordpiece: the number of tokens, or of words at most."""
-    min_count: int | None = None
+    min_count: Count | None = None
     """word, char, closed: words or characters that occur less often are written as bytes, or are <unk>."""
     split: Literal["words", "space"] | None = None
     """word: split at spaces and punctuation, or at spaces alone."""
@@ -58,6 +59,7 @@ class TextConfig:
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if self.tokenizer not in TOKENIZERS and Path(self.tokenizer).is_dir():
             read_record(self.tokenizer)  # which refuses what is not a run
             object.__setattr__(self, "tokenizer", str(Path(self.tokenizer) / TOKENIZER))

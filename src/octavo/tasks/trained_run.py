@@ -24,6 +24,7 @@ from torch import Tensor
 
 from octavo.config import from_json
 from octavo.errors import UserError
+from octavo.io.integrity import verified
 from octavo.io.run_folder import read_record, save_folder
 from octavo.models import MODELS, name_of, parameter_count
 from octavo.models.loading import filled
@@ -114,7 +115,7 @@ class TrainedRun:
         What the old folder has of the names in `keep` goes into the new one.
         """
         record = {**self.record, **self.description(), "task": self.task, "parameters": parameter_count(self.model)}
-        save_folder(Path(path), record, self.tensors(), {**self.texts(), **(texts or {})}, keep)
+        self.record["sha256"] = save_folder(Path(path), record, self.tensors(), {**self.texts(), **(texts or {})}, keep)
         self.path = Path(path)
         return self
 
@@ -131,7 +132,8 @@ class TrainedRun:
                 f"{find_task(record['task']).purpose}; in Python, octavo.load({str(path)!r}) opens runs of every task"
             )
         try:
-            run = cls.read_folder(path, record, **given)
+            with verified(path, record):
+                run = cls.read_folder(path, record, **given)
         except UserError as error:
             raise UserError(f"{path} is damaged or foreign: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
@@ -174,4 +176,4 @@ def read_model(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     if not isinstance(sizes, dict) or set(sizes) != set(names) or not all(type(n) is int for n in sizes.values()):
         raise ValueError(f"sizes must be whole numbers {', '.join(names)}: {str(sizes)[:80]}")
     layers = max(getattr(config, "layers", 0), getattr(config, "decoder_layers", 0))
-    return filled(lambda: spec.model(config, **sizes), tensors, layers)
+    return filled(lambda: spec.model(config, **sizes), tensors, layers, spec.log_tables)
