@@ -64,7 +64,7 @@ def _take(work: Path) -> int | None:
     except BlockingIOError:
         os.close(handle)
         return None
-    except OSError:  # a file system without locks: what is there cannot be told from a living process's
+    except OSError:  # a file system without locks: whose it is cannot be known
         if os.fstat(handle).st_size:
             os.close(handle)
             return None
