@@ -8,6 +8,7 @@ Each name is made by one command line; a test module asks for those that it need
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from conftest import chromium
@@ -106,6 +108,18 @@ def _write_people(folder: Path) -> None:
     asked = [f"Where was {name} born?\t{place}" for name, place in born]
     (folder / "train.tsv").write_text("\n".join(asked[:8]))
     (folder / "dev.tsv").write_text("\n".join(asked[8:]))
+
+
+class Reader(Request):
+    """A request of somebody who leaves when `left` is set."""
+
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        super().__init__({"type": "http", "client": (address, 1)}, self._wait)
+        self.left = asyncio.Event()
+
+    async def _wait(self) -> dict[str, str]:
+        await self.left.wait()
+        return {"type": "http.disconnect"}
 
 
 def client(root: Path, **settings: Any) -> TestClient:

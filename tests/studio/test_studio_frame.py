@@ -22,8 +22,8 @@ from octavo.studio import ModelCache
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import COOKIE, MAX_BODY_BYTES, RequestGuard
 from octavo.studio.server.scheduler import Busy, ClientDisconnected, FairLock, RequestTimeout, Scheduler, Ticket
-from octavo.studio.server.serve import is_loopback, open_socket, studio_url
-from studio_place import client, make_runs, served
+from octavo.studio.server.serve import open_socket, requires_token, studio_url
+from studio_place import Reader, client, make_runs, served
 
 READ = {"run": "kn", "text": "The cat"}
 TOKEN = "a-token-of-our-own"
@@ -219,17 +219,6 @@ def test_a_base_outside_the_folder_is_not_read(runs: Path, tmp_path: Path) -> No
 # ---------------------------------------------------------------------- work
 
 
-class Reader:
-    """A request whose reader leaves when reply to."""
-
-    def __init__(self) -> None:
-        self.left = asyncio.Event()
-
-    async def receive(self) -> dict[str, str]:
-        await self.left.wait()
-        return {"type": "http.disconnect"}
-
-
 def endless(ticket: Ticket, began: threading.Event, ended: list[str]) -> None:
     try:
         while True:
@@ -244,7 +233,7 @@ def endless(ticket: Ticket, began: threading.Event, ended: list[str]) -> None:
 def test_work_ends_when_its_reader_leaves() -> None:
     async def scene() -> list[str]:
         scheduler, reader, began, ended = Scheduler(), Reader(), threading.Event(), list[str]()
-        doing = asyncio.ensure_future(scheduler.run(reader, endless, began, ended))  # type: ignore[arg-type]
+        doing = asyncio.ensure_future(scheduler.run(reader, endless, began, ended))
         await asyncio.to_thread(began.wait, 10)
         reader.left.set()
         with pytest.raises(ClientDisconnected):
@@ -256,7 +245,7 @@ def test_work_ends_when_its_reader_leaves() -> None:
 
 def test_work_that_takes_too_long_is_stopped() -> None:
     async def scene() -> None:
-        await Scheduler(seconds=0.05).run(Reader(), endless, threading.Event(), [])  # type: ignore[arg-type]
+        await Scheduler(seconds=0.05).run(Reader(), endless, threading.Event(), [])
 
     with pytest.raises(RequestTimeout, match=r"longer than 0\.05 seconds"):
         asyncio.run(scene())
@@ -265,14 +254,14 @@ def test_work_that_takes_too_long_is_stopped() -> None:
 def test_too_many_are_sent_away_and_room_comes_back() -> None:
     async def scene() -> int:
         scheduler, reader, began = Scheduler(max_requests=1), Reader(), threading.Event()
-        doing = asyncio.ensure_future(scheduler.run(reader, endless, began, []))  # type: ignore[arg-type]
+        doing = asyncio.ensure_future(scheduler.run(reader, endless, began, []))
         await asyncio.to_thread(began.wait, 10)
         with pytest.raises(Busy, match="1 requests are waiting"):
-            await scheduler.run(Reader(), lambda ticket: 1)  # type: ignore[arg-type]
+            await scheduler.run(Reader(), lambda ticket: 1)
         reader.left.set()
         with pytest.raises(ClientDisconnected):
             await doing
-        return await scheduler.run(Reader(), lambda ticket: 7)  # type: ignore[arg-type]
+        return await scheduler.run(Reader(), lambda ticket: 7)
 
     assert asyncio.run(scene()) == 7
 
@@ -323,7 +312,7 @@ def count_to(ticket: Ticket, last: int, ended: list[bool]) -> Iterator[int]:
 
 def test_a_stream_gives_everything_in_order() -> None:
     async def scene() -> list[int]:
-        return [n async for n in Scheduler().stream(count_to, 500, [])]
+        return [n async for n in Scheduler().stream(Reader(), count_to, 500, [])]
 
     assert asyncio.run(scene()) == list(range(500))
 
@@ -331,7 +320,7 @@ def test_a_stream_gives_everything_in_order() -> None:
 def test_a_stream_that_nobody_takes_ends() -> None:
     async def scene() -> list[bool]:
         ended: list[bool] = []
-        taking = Scheduler().stream(count_to, 10**9, ended)
+        taking = Scheduler().stream(Reader(), count_to, 10**9, ended)
         async for n in taking:
             if n == 3:
                 break
@@ -351,7 +340,7 @@ def test_an_error_in_a_stream_reaches_the_reader() -> None:
         raise UserError("that went wrong")
 
     async def scene() -> list[int]:
-        return [n async for n in Scheduler().stream(broken)]
+        return [n async for n in Scheduler().stream(Reader(), broken)]
 
     with pytest.raises(UserError, match="went wrong"):
         asyncio.run(scene())
@@ -367,12 +356,13 @@ def test_what_is_not_finite_is_null() -> None:
     }
 
 
-def test_a_token_is_asked_for_on_other_addresses_alone() -> None:
-    assert is_loopback("127.0.0.1")
-    assert is_loopback("::1")
-    assert is_loopback("localhost")
-    assert not is_loopback("0.0.0.0")
-    assert not is_loopback("example.org")
+@pytest.mark.parametrize("host", ["127.0.0.2", "127.1", "::1", "localhost", "0.0.0.0", "::", "example.org", ""])
+def test_a_token_is_asked_for_on_every_address_but_the_default_one(host: str) -> None:
+    assert requires_token(host)
+    assert not requires_token("127.0.0.1")
+
+
+def test_the_address_that_is_printed_can_be_opened() -> None:
     assert studio_url("127.0.0.1", 8642, "") == "http://127.0.0.1:8642/"
     assert studio_url("::1", 1, "t") == "http://[::1]:1/?token=t"
 

@@ -33,7 +33,7 @@ from octavo.studio.server.request_guard import COOKIE
 from octavo.studio.server.scheduler import Scheduler
 from octavo.studio.server.serve import settings
 from octavo.studio.server.text_store import FACTS_FOLDER
-from studio_place import client, make_runs
+from studio_place import Reader, client, make_runs
 
 TOKEN = "a-token-of-our-own"
 JSON = {"content-type": "application/json"}
@@ -349,7 +349,7 @@ def test_a_stream_that_nobody_takes_for_too_long_ends() -> None:
                 yield (n := n + 1)
 
         async def take() -> None:
-            async for one in work.stream(endless):
+            async for one in work.stream(Reader(), endless):
                 found.append(one)
                 if len(found) == 1:
                     await asyncio.sleep(1)  # all the room ahead is taken meanwhile, and then the time is over

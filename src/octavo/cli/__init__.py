@@ -14,8 +14,9 @@ from pathlib import Path
 from octavo import __version__
 from octavo.cli.help import asked_for, show_help
 from octavo.cli.termination import terminable
-from octavo.cli.verbosity import take_verbosity, with_verbosity
+from octavo.cli.verbosity import take_max_bytes, take_verbosity, with_verbosity
 from octavo.errors import EncodingError, Stopped, UserError, did_you_mean
+from octavo.io.limits import with_max_bytes
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
 # a module with ACTIONS, one of which the first word names. It is imported when its verb is called.
@@ -52,7 +53,7 @@ USAGE = """octavo: every sequence model in the book, on one scale
 
 usage: octavo VERB ...        octavo help VERB (or octavo VERB --help) shows flags and an example
 
-every verb takes --quiet, --verbose and --help; those that print a result, --json
+every verb takes --quiet, --verbose, --max-bytes and --help; those that print a result, --json
 
 {verbs}
 
@@ -72,7 +73,8 @@ def main(args: Sequence[str] | None = None) -> int:
     verbose = False
     try:
         argv, quiet, verbose = take_verbosity(argv)
-        with with_verbosity(quiet, verbose), terminable():
+        argv, max_bytes = take_max_bytes(argv)
+        with with_verbosity(quiet, verbose), with_max_bytes(max_bytes), terminable():
             code = _run(argv)
         sys.stdout.flush()  # while a full disk or a closed pipe can still be reported
         return code

@@ -15,7 +15,7 @@ from octavo.cli.help import index
 from octavo.datasets.sources import SOURCES
 
 Shell = Literal["bash", "zsh", "fish"]
-ALWAYS = ("--help", "--quiet", "--verbose")
+ALWAYS = ("--help", "--quiet", "--verbose", "--max-bytes")
 BASH = """# octavo's words for bash: put  eval "$(octavo completion bash)"  into ~/.bashrc
 _octavo_words() {{
     case "$1" in

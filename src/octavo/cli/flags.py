@@ -10,7 +10,6 @@ import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
@@ -20,6 +19,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from octavo.cli.help import HELP_FLAGS, Description, help_text
 from octavo.cli.output import Output
 from octavo.errors import UserError, did_you_mean
+from octavo.io.compressed import read_whole
 from octavo.io.files import check_new
 
 DESCRIBED: ContextVar[list[Description] | None] = ContextVar("DESCRIBED", default=None)
@@ -178,8 +178,5 @@ def as_flag(name: str) -> str:
 
 
 def read_file(path: str) -> bytes:
-    """The bytes of a file; - is standard input."""
-    try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
+    """The bytes of a file as they stand; - is standard input."""
+    return read_whole(path, unpack=False)

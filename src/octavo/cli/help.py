@@ -22,6 +22,7 @@ FLAG_WIDTH = 30  # characters of the column of flags
 ALSO = (
     ("--quiet", "print results and errors only"),
     ("--verbose", "print more of what is done, and where errors come from"),
+    ("--max-bytes SIZE", "trust what is read up to this size, such as 40GB: unpacked, or in one line"),
 )
 
 Description = dict[str, Any]

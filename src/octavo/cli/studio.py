@@ -21,7 +21,7 @@ def studio(
 
     Args:
         runs: The folder with the runs; nothing outside it is read.
-        host: The address to listen on. On any but this machine's own a token is required; it is printed at the start.
+        host: The address to listen on. On any but 127.0.0.1 a token is required; it is printed at the start.
         port: The port to listen on; by default 8642, or the next that is free.
         name: Further host names that this machine is opened by.
         browser: --no-browser prints the address, and opens nothing.

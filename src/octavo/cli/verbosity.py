@@ -1,4 +1,4 @@
-"""--quiet and --verbose, which every verb takes: how much is said on standard error beside results."""
+"""What every verb takes: --quiet and --verbose, how much is said on standard error beside results; --max-bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 
 from octavo.errors import UserError
+from octavo.io.limits import FLAG
 from octavo.io.progress import VERBOSE
 
 QUIET_FLAG, VERBOSE_FLAG = "--quiet", "--verbose"
@@ -20,6 +21,23 @@ def take_verbosity(argv: list[str]) -> tuple[list[str], bool, bool]:
     if quiet and verbose:
         raise UserError(f"{QUIET_FLAG} and {VERBOSE_FLAG} contradict each other; choose one")
     return [word for word in argv if word not in (QUIET_FLAG, VERBOSE_FLAG)], quiet, verbose
+
+
+def take_max_bytes(argv: list[str]) -> tuple[list[str], str | None]:
+    """The words without --max-bytes SIZE, and the size."""
+    words, size, at = list[str](), None, 0
+    while at < len(argv):
+        flag, equals, value = argv[at].partition("=")
+        if flag != FLAG:
+            words.append(argv[at])
+        elif equals:
+            size = value
+        elif at + 1 < len(argv):
+            at, size = at + 1, argv[at + 1]
+        else:
+            raise UserError(f"{FLAG} takes a size, such as {FLAG} 40GB")
+        at += 1
+    return words, size
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import csv
 import hashlib
 import io
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,14 +19,16 @@ from numpy.typing import NDArray
 
 from octavo.datasets.sources import SOURCES, get_files
 from octavo.errors import UserError, did_you_mean
-from octavo.io.compressed import plain_name, stream
+from octavo.io.compressed import plain_name, read_whole
 from octavo.io.encoding import UTF8, decode_text
 from octavo.io.files import json_records, lines_of
+from octavo.io.limits import read_limits
 
 Indices = NDArray[np.int64]
 Format = Literal["auto", "tsv", "csv", "jsonl", "fasttext"]
 MARK = "__label__"  # in front of fastText's labels
 TENTH = 10
+LARGEST_FIELD = (1 << 31) - 1  # of CSV: what every system's `long` holds
 GIVEN = "the examples"  # what a text that is no file is called
 POLARITY = {"rt-polarity.pos": "positive", "rt-polarity.neg": "negative"}
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv"}
@@ -200,7 +201,7 @@ def _whole(source: str, encoding: str = UTF8) -> str:
         known = [name for name, one in SOURCES.items() if one.kind == "labelled"]
         advice = did_you_mean(source, known, f"name a file, or one of {', '.join(known)}")
         raise UserError(f"there is no file {source}; {advice}")
-    data = sys.stdin.buffer.read() if source == "-" else b"".join(stream(Path(source)))
+    data = read_whole(source)
     return decode_text(data, "standard input" if source == "-" else source, encoding).removeprefix("\ufeff")
 
 
@@ -242,9 +243,13 @@ def _fasttext(text: str, source: str, how: LabelledConfig, labelled: bool) -> li
 
 
 def _csv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
-    csv.field_size_limit(1 << 30)  # Python's own limit is shorter than a long review
     rows = csv.DictReader(io.StringIO(text, newline=""))
-    return [_fields(row, f"row {number:,} of {source}", how, labelled) for number, row in enumerate(rows, 1)]
+    number = 0
+    try:
+        csv.field_size_limit(min(read_limits().line, LARGEST_FIELD))  # Python's own is shorter than a long review
+        return [_fields(row, f"row {number:,} of {source}", how, labelled) for number, row in enumerate(rows, 1)]
+    except csv.Error as error:
+        raise UserError(f"{source} is not CSV, after row {number:,}: {error}; give another --format") from error
 
 
 def _jsonl(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:

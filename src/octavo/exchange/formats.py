@@ -5,7 +5,6 @@ Recognising a format needs neither torch nor numpy: readers and writers are impo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.errors import UserError
 from octavo.io.compressed import stream
+from octavo.io.json_text import read_json_file
 from octavo.io.run_folder import is_others_config
 
 if TYPE_CHECKING:
@@ -139,10 +139,7 @@ def read_foreign(path: str | Path, tokenizer: Tokenizer | None = None) -> Import
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} is missing or damaged: {error}; fetch the model again") from error
+    values = read_json_file(path, "fetch the model again")
     if not isinstance(values, dict):
         raise UserError(f"{path} must hold a JSON object: it holds a {type(values).__name__}; fetch the model again")
     return values

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from octavo.errors import EncodingError, UserError, did_you_mean
+from octavo.io.compressed import read_whole
 
 UTF8 = "utf-8"
 SNIFFED_BYTES = 1 << 13  # of the beginning of a text, to guess from
@@ -99,9 +100,5 @@ def decode_text(data: bytes, place: str, encoding: str = UTF8) -> str:
 
 
 def read_text(path: Path, encoding: str = UTF8) -> str:
-    """The text of a file."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
-    return decode_text(data, str(path), encoding)
+    """The text of a file, unpacked if it is compressed."""
+    return decode_text(read_whole(path), str(path), encoding)

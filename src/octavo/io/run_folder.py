@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import glob
 import json
-import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from octavo import __version__
 from octavo.errors import UserError, nearest
 from octavo.io.files import PART, whole_file, whole_folder
+from octavo.io.json_text import MAX_JSON_BYTES, read_json_file
 from octavo.io.old_records import current_record
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE, BOARD = OURS = (
     "tensorboard",
 )  # fmt: skip
 COMPARISON = "comparison.json"  # in the folder of a comparison: its rows
-LARGEST_JSON = 1 << 28  # bytes of a tokenizer; a record has far fewer
-LARGEST_RECORD = 1 << 24
-MOST_DIGITS = 40  # of a whole number in it
+LARGEST_RECORD = 1 << 24  # bytes of config.json
 FORMAT = 2  # of the folder; older ones are read too, and a reader refuses what it does not know
 NUMBER: tuple[type, ...] = (int, float)
 PART_OF_TEXT: dict[str, Any] = {"bytes": int, "documents": int, "sha256": str}
@@ -180,31 +178,6 @@ def find_runs(folder: str | Path) -> list[Path]:
     return sorted((folder / one).parent for one in found)
 
 
-def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
-    """What a JSON file holds; numbers are finite."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            raise ValueError(f"it has more than {most:,} bytes")
-        return json.loads(
-            data.decode("utf-8"), parse_constant=_refuse_constant, parse_int=_whole_number, parse_float=_finite_number
-        )
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} is missing or damaged: {error}; train the run again") from error
-
-
-def _whole_number(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a whole number has {len(digits)} digits")
-    return int(digits)
-
-
-def _finite_number(digits: str) -> float:
-    if math.isinf(number := float(digits)):
-        raise ValueError(f"{digits[:40]} is too large a number")
-    return number
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
+    """What a JSON file of a run holds; numbers are finite."""
+    return read_json_file(path, "train the run again", most)

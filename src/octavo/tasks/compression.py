@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from octavo.errors import UserError
+from octavo.io.compressed import read_whole
 from octavo.scoring.range_coder import compress_bytes, decompress_bytes
 from octavo.tasks.api import bytes_of, language_run
 from octavo.tasks.run import Run
@@ -59,5 +60,5 @@ def _content(data: str | bytes | Path) -> bytes:
     if isinstance(data, Path):
         if not data.is_file():
             raise UserError(f"there is no file {data}; a str is the text itself, a Path a file")
-        return data.read_bytes()
+        return read_whole(data, unpack=False)
     return bytes_of(data)

@@ -12,6 +12,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.io.limits import check_memory
+
+LARGE_CHUNK_BYTES = 1 << 28  # of a text that cannot be split; from there on memory is asked for
+CHUNK_COPIES = 8  # of such a chunk: as bytes, joined, as text, and its tokens
 THREADS = 2  # numpy lets go of the interpreter in its loops, so two threads keep two cores busy; more gain little
 
 Starts = NDArray[np.int64]
@@ -50,6 +54,9 @@ def rechunk(chunks: Iterable[Chunk], split_point: Callable[[bytes], int]) -> Ite
         size += len(chunk.data)
         if size < wait:
             continue
+        if size > LARGE_CHUNK_BYTES:
+            check_memory(CHUNK_COPIES * size, "a text of one word, or one that can only be tokenized whole,",
+                         "give one with spaces in it, or another tokenizer")  # fmt: skip
         data = b"".join(parts)
         last = int(starts[-1]) if starts.size else 0
         end = last + split_point(data[last:])

@@ -18,6 +18,7 @@ import numpy as np
 from octavo.errors import UserError, did_you_mean
 from octavo.io.compressed import CHUNK_BYTES, stream
 from octavo.io.encoding import SNIFFED_BYTES, UTF8, check_encoding, guess_encoding
+from octavo.io.limits import read_limits
 from octavo.io.system import read_at
 from octavo.text.chunks import Chunk, Starts, rechunk
 from octavo.text.preprocess import apply
@@ -180,7 +181,7 @@ def _unpacked(
     files: list[Path], field: str, errors: Errors, steps: tuple[str, ...], encoding: str, notes: list[str]
 ) -> Text:
     """All documents in one temporary file without a name, so that they are decompressed and parsed once."""
-    size, starts = 0, [np.zeros(0, np.int64)]
+    size, starts, limits = 0, [np.zeros(0, np.int64)], read_limits()
     with ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile())
         for path in files:
@@ -188,6 +189,7 @@ def _unpacked(
                 _write(file, chunk.data)
                 starts.append(chunk.starts + size)
                 size += len(chunk.data)
+                limits.check_total(size)
         file.flush()
         every = np.unique(np.concatenate(starts))  # a document without bytes shares its start with the next
         stack.pop_all()  # from here on the file is the text's to close

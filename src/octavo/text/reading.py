@@ -16,13 +16,14 @@ import numpy as np
 
 from octavo.errors import EncodingError, UserError
 from octavo.io.compressed import CHUNK_BYTES, is_compressed, plain_name, stream
+from octavo.io.compressed import STDIN as STDIN
 from octavo.io.encoding import SNIFFED_BYTES, UTF8, converted, guess_encoding, is_utf8, wrong_encoding
 from octavo.io.files import json_records
+from octavo.io.limits import lines_in, read_limits
 from octavo.text.chunks import Chunk, no_starts
 from octavo.text.token_store import SUFFIX, tokens_as_text
 
 Errors = Literal["strict", "replace", "raw"]
-STDIN = "-"
 
 
 def is_plain(path: Path) -> bool:
@@ -63,7 +64,7 @@ def read_documents(
         blocks = iter(lambda: sys.stdin.buffer.read(CHUNK_BYTES), b"")
         yield from _one_document(_as_utf8(blocks, "standard input", errors, encoding), "standard input", errors)
     elif kind in (*JSON_LINES, *PARQUET):
-        lines = _lines(_as_utf8(stream(path), str(path), errors, encoding))
+        lines = lines_in(_as_utf8(stream(path), str(path), errors, encoding), path)
         records = json_records(lines, path) if kind in JSON_LINES else _parquet(path, field)
         documents = (_text_of(record, field, place, errors) for place, record in records)
         first = np.zeros(1, np.int64)
@@ -133,37 +134,48 @@ def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         yield Chunk(b"".join(held), np.array(starts, np.int64))
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    rest: list[bytes] = []
-    for chunk in chunks:
-        first, *more = chunk.split(b"\n")
-        rest.append(first)
-        if more:
-            yield b"".join(rest)
-            yield from more[:-1]
-            rest = [more[-1]]
-    yield b"".join(rest)
-
-
 def _parquet(path: Path, field: str) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise UserError(f"reading {path} needs pyarrow: pip install pyarrow") from error
+    limits, file_size, size, number = read_limits(), path.stat().st_size, 0, 0
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            if field not in file.schema_arrow.names:
-                raise UserError(
-                    f"{path} has no column {field!r}: it has {', '.join(file.schema_arrow.names)}; name one"
-                )
-            number = 0
-            for batch in file.iter_batches(batch_size=1024, columns=[field]):
-                for value in batch.column(0).to_pylist():
+        names = pyarrow.parquet.read_schema(path)
+        if field not in names.names:
+            raise UserError(f"{path} has no column {field!r}: it has {', '.join(names.names)}; name one")
+        # As a dictionary: one long value that a million rows share shall not stand in memory a million times.
+        shared = [field] if _is_text_type(names.field(field).type) else None
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=shared) as file:
+            for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=[field]):
+                for value in _parquet_values(batch.column(0)):
                     number += 1
+                    size += ROW_BYTES + (len(value) if isinstance(value, bytes) else 0)
+                    limits.check_unpacked(size, file_size, path)
                     yield f"record {number:,} of {path}", {field: value}
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} is not a whole parquet file: {error}") from error
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} is not a whole parquet file: {' '.join(str(error).split())[:300]}") from error
+
+
+def _is_text_type(kind: Any) -> bool:
+    import pyarrow
+
+    kinds = (pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.large_binary())
+    return kind in kinds or (pyarrow.types.is_dictionary(kind) and kind.value_type in kinds)
+
+
+def _parquet_values(column: Any) -> Iterator[Any]:
+    """The values of a column; strings as their bytes, which a damaged file may have that are not UTF-8."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(column.type):
+        yield from column.to_pylist()
+        return
+    words = column.dictionary
+    raw = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.large_binary()}.get(words.type)
+    known = (words if raw is None else words.view(raw)).to_pylist()
+    yield from (None if index is None else known[index] for index in column.indices.to_pylist())
 
 
 def _text_of(record: dict[str, Any], field: str, place: str, errors: Errors) -> bytes:
@@ -228,5 +240,7 @@ def _why_not_text(path: Path, errors: Errors, encoding: str, guesses: set[str]) 
     return "not text: a file of tokens; name it to read it" if path.suffix.lower() == SUFFIX else ""
 
 
+PARQUET_ROWS = 1024  # read at a time
+ROW_BYTES = 16  # that a row of parquet counts for at least: a few bytes can claim a billion rows without a value
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet",)

@@ -24,6 +24,7 @@ from octavo.datasets.sources import SOURCES, get_files
 from octavo.errors import UserError
 from octavo.io.compressed import stream
 from octavo.io.files import whole_file
+from octavo.io.json_text import read_json_file
 from octavo.text.tokenizers.base import Tokenizer
 
 Rows = NDArray[np.float32]
@@ -31,6 +32,7 @@ Rows = NDArray[np.float32]
 MAX_LINE_BYTES = 1 << 20  # bytes; a row of 10,000 dimensions takes about a tenth of it
 MAX_COUNT_DIGITS = 18  # digits of a number in word2vec's first line; more is a word, not a number
 LARGEST = float(np.finfo(np.float32).max)  # beyond, a number would be infinite in a row
+MAX_ORIGIN_BYTES = 1 << 20
 ORIGIN_SUFFIX = ".json"  # of the file beside the vectors
 TEXT_FORMAT = "a line is a word and its numbers, with spaces between (GloVe's or word2vec's text format)"
 
@@ -99,10 +101,10 @@ def read_origin(source: str | Path) -> Origin:
     beside = Path(f"{source}{ORIGIN_SUFFIX}")
     name = f"vectors {source}"
     try:
-        origin = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+        origin = read_json_file(beside, "leave it out", MAX_ORIGIN_BYTES) if beside.is_file() else {}
         if origin.get("vectors_sha256") == _file_hash(source) and isinstance(origin.get("text_sha256"), str):
             return Origin(name, origin["text_sha256"])
-    except (OSError, ValueError, AttributeError):  # somebody else's file
+    except (OSError, UserError, AttributeError):  # somebody else's file
         pass
     return Origin(name)
 

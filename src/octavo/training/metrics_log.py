@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import IO, TYPE_CHECKING, Any
 
 from octavo.errors import UserError
+from octavo.io.json_text import parse_json
 from octavo.io.old_records import current_metrics
 from octavo.io.progress import show_left
 
@@ -69,8 +70,8 @@ def rows_and_length(data: bytes) -> tuple[list[dict[str, Any]], int]:
     rows, end = [], 0
     for line in data.splitlines(keepends=True):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except ValueError:
             break
         if not isinstance(row, dict) or not line.endswith(b"\n"):
             break

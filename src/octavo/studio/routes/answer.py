@@ -74,21 +74,22 @@ class Measured(QuestionScores):
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "answer")
 
-    @routes.get("/oracle")
-    def about(run: Annotated[str, Query(max_length=400)]) -> dict[str, str | Measured | None]:
-        """A run that answers questions, what stands before and after a name in them, and how well it does."""
-        record = studio.models.record(run)
-        frame = value_at(record, "facts.frame")
-        if not isinstance(frame, list) or len(frame) != 2 or is_unfinished(record):
-            raise UserError(f"{run} was not trained to answer questions; choose one that was")
-        try:
-            measured = Measured.model_validate(record.get("result"))
-        except ValidationError:  # the record is foreign
-            measured = None
-        return {"run": run, "before": str(frame[0]), "after": str(frame[1]), "measured": measured}
-
+    routes.compute("/oracle", about, studio, method="GET")
     routes.compute("/answer", answer, studio)
     return routes
+
+
+def about(_: Ticket, studio: Studio, run: Annotated[str, Query(max_length=400)]) -> dict[str, str | Measured | None]:
+    """A run that answers questions, what stands before and after a name in them, and how well it does."""
+    record = studio.models.record(run)
+    frame = value_at(record, "facts.frame")
+    if not isinstance(frame, list) or len(frame) != 2 or is_unfinished(record):
+        raise UserError(f"{run} was not trained to answer questions; choose one that was")
+    try:
+        measured = Measured.model_validate(record.get("result"))
+    except ValidationError:  # the record is foreign
+        measured = None
+    return {"run": run, "before": str(frame[0]), "after": str(frame[1]), "measured": measured}
 
 
 def answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:

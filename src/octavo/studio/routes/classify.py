@@ -64,28 +64,29 @@ class Measured(BaseModel):
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "classify")
 
-    @routes.get("/classifier", response_model=dict[str, Any])
-    def about(run: Annotated[str, Query(max_length=400)]) -> Any:
-        """A classifier, the temperature that its logits are divided by, and its scores on held-out examples."""
-        record = studio.models.record(run)
-        if record.get("task") != Classifier.task:
-            raise UserError(f"{run} does not classify texts; choose a classifier")
-        classes, temperature = record.get("classes"), record.get("temperature")
-        try:
-            measured = Measured.model_validate(record.get("result")).model_dump(by_alias=True)
-        except ValidationError:  # not measured, or the record is foreign
-            measured = None
-        return {
-            "run": run, "model": str(record.get("model", "")),
-            "classes": [str(one) for one in classes] if isinstance(classes, list) else [],
-            "temperature": temperature if isinstance(temperature, float) else None,
-            "calibrated": value_at(record, "training.settings.calibrate") is True, "measured": measured,
-        }  # fmt: skip
-
+    routes.compute("/classifier", about, studio, method="GET")
     routes.compute("/classify", classify, studio)
     routes.compute("/classify/words", words, studio)
     routes.compute("/classify/measure", measure, studio, response_model=Measured)
     return routes
+
+
+def about(_: Ticket, studio: Studio, run: Annotated[str, Query(max_length=400)]) -> dict[str, Any]:
+    """A classifier, the temperature that its logits are divided by, and its scores on held-out examples."""
+    record = studio.models.record(run)
+    if record.get("task") != Classifier.task:
+        raise UserError(f"{run} does not classify texts; choose a classifier")
+    classes, temperature = record.get("classes"), record.get("temperature")
+    try:
+        measured = Measured.model_validate(record.get("result")).model_dump(by_alias=True)
+    except ValidationError:  # not measured, or the record is foreign
+        measured = None
+    return {
+        "run": run, "model": str(record.get("model", "")),
+        "classes": [str(one) for one in classes] if isinstance(classes, list) else [],
+        "temperature": temperature if isinstance(temperature, float) else None,
+        "calibrated": value_at(record, "training.settings.calibrate") is True, "measured": measured,
+    }  # fmt: skip
 
 
 def classify(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:

@@ -15,9 +15,11 @@ from pydantic import BaseModel
 
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
-from octavo.studio.server.app import HTML, Studio
+from octavo.studio.server.app import HTML, ComputedRoutes, Studio
+from octavo.studio.server.error_text import public_command, public_line
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import REPORT_POLICY
+from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.training_process import number_in, resume_command
 from octavo.tasks import run_rows
 from octavo.training.metrics_log import rows_and_length
@@ -59,6 +61,9 @@ class RunRow(BaseModel):
     error: str = ""  # why it cannot be read
 
 
+EMPTY_ROW = RunRow(run="").model_dump()
+
+
 class Curve(BaseModel):
     """Rows of a run's metrics from `offset` on, column by column; null where a row has no such number."""
 
@@ -72,37 +77,37 @@ class Curve(BaseModel):
 
 
 def router(studio: Studio) -> APIRouter:
-    routes, rows = APIRouter(tags=["runs"]), RunRows(studio)
-
-    @routes.get("/runs", response_model=list[RunRow])
-    def runs() -> list[dict[str, Any]]:
-        """Every run of the folder."""
-        return rows.all()
-
-    @routes.get("/models")
-    def models() -> list[dict[str, Any]]:
-        """The models in memory, and the progress of those that are loading."""
-        return studio.models.states()
-
-    @routes.get("/curve", response_model=Curve)
-    def curve(run: Name, offset: Annotated[int, Query(ge=0, le=1 << 50)] = 0) -> dict[str, Any]:
-        """The metrics of training, step by step; ask again from `offset` for what was written since."""
-        return _read_curve(studio, run, offset)
-
-    @routes.get("/compare")
-    def compare(run: Annotated[list[Name], Query(min_length=1, max_length=2)]) -> dict[str, Any]:
-        """The settings in which two runs differ, and their results; of one run, all settings."""
-        return _compare(run, [studio.models.record(name) for name in run])
-
-    @routes.get("/report", response_class=FileResponse, responses={200: {"content": {"text/html": {}}}})
-    def report(run: Name) -> FileResponse:
-        """The report page that training wrote."""
-        path = _file(studio, run, REPORT)
-        if path is None:
-            raise NotFound(f"{run} has no {REPORT}; it is written when training ends")
-        return FileResponse(path, headers={"content-security-policy": REPORT_POLICY}, media_type=HTML)
-
+    routes, rows = ComputedRoutes(studio, "runs"), RunRows(studio)
+    routes.compute("/runs", rows.all, method="GET", response_model=list[RunRow])
+    routes.compute("/models", models, studio, method="GET")
+    routes.compute("/curve", curve, studio, method="GET", response_model=Curve)
+    routes.compute("/compare", compare, studio, method="GET")
+    routes.compute("/report", report, studio, method="GET", response_class=FileResponse,
+                   responses={200: {"content": {"text/html": {}}}})  # fmt: skip
     return routes
+
+
+def models(_: Ticket, studio: Studio) -> list[dict[str, Any]]:
+    """The models in memory, and the progress of those that are loading."""
+    return studio.models.states()
+
+
+def curve(_: Ticket, studio: Studio, run: Name, offset: Annotated[int, Query(ge=0, le=1 << 50)] = 0) -> dict[str, Any]:
+    """The metrics of training, step by step; ask again from `offset` for what was written since."""
+    return _read_curve(studio, run, offset)
+
+
+def compare(_: Ticket, studio: Studio, run: Annotated[list[Name], Query(min_length=1, max_length=2)]) -> dict[str, Any]:
+    """The settings in which two runs differ, and their results; of one run, all settings."""
+    return _compare(run, [studio.models.record(name) for name in run])
+
+
+def report(_: Ticket, studio: Studio, run: Name) -> FileResponse:
+    """The report page that training wrote."""
+    path = _file(studio, run, REPORT)
+    if path is None:
+        raise NotFound(f"{run} has no {REPORT}; it is written when training ends")
+    return FileResponse(path, headers={"content-security-policy": REPORT_POLICY}, media_type=HTML)
 
 
 class RunRows:
@@ -113,14 +118,18 @@ class RunRows:
         self._lock = threading.Lock()
         self._cache: dict[str, tuple[tuple[int, ...], dict[str, Any], dict[str, Any]]] = {}
 
-    def all(self) -> list[dict[str, Any]]:
-        """One row for each run."""
+    def all(self, ticket: Ticket) -> list[dict[str, Any]]:
+        """Every run of the folder."""
         names = self.studio.models.names()
         current = self.studio.training.current()
         trained = current.run if current is not None and current.state != "ended" else None
         with self._lock:
             self._cache = {name: entry for name, entry in self._cache.items() if name in names}
-        return [self._row(name, trained) for name in names]
+        rows = []
+        for name in names:
+            ticket.check()
+            rows.append(self._row(name, trained))
+        return rows
 
     def _row(self, name: str, trained: str | None) -> dict[str, Any]:
         path = self.studio.root if (self.studio.root / CONFIG).is_file() else self.studio.root / name
@@ -132,7 +141,7 @@ class RunRows:
             with self._lock:
                 self._cache[name] = entry
         _, row, record = entry
-        return row | self._state(name, path, record, trained)
+        return EMPTY_ROW | row | self._state(name, path, record, trained)
 
     def _state(self, name: str, path: Path, record: Mapping[str, Any], trained: str | None) -> dict[str, Any]:
         """The part of a row that may change while the record does not."""
@@ -145,7 +154,8 @@ class RunRows:
             if last is None or last.run != name:
                 return {"state": "training"}
         reason = self.studio.training.why_not_resumable(path, record)
-        return {"state": "stopped", "resumable": not reason, "resume_command": resume_command(path)}
+        command = public_command(resume_command(path), self.studio.root)
+        return {"state": "stopped", "resumable": not reason, "resume_command": command}
 
 
 def _row_from_files(studio: Studio, name: str, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -156,7 +166,7 @@ def _row_from_files(studio: Studio, name: str, path: Path) -> tuple[dict[str, An
         record = read_record(path)
         return {**row, **_row_from_record(record, path)}, record
     except UserError as error:
-        return {**row, "error": str(error).replace(f"{studio.root}/", "")}, {}
+        return {**row, "error": public_line(str(error), studio.root)}, {}
     except Exception as error:  # one damaged record must not hide the others
         return {**row, "error": f"its {CONFIG} is damaged or foreign: {type(error).__name__}"}, {}
 

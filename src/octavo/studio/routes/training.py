@@ -14,11 +14,12 @@ from pydantic import Field
 from octavo.io.run_folder import CONFIG, METRICS, STATE
 from octavo.io.system import NOT_A_LINK
 from octavo.studio.server.app import ComputedRoutes, RequestBody, RunRequest, Studio
+from octavo.studio.server.error_text import public_command, public_line
 from octavo.studio.server.request_guard import MAX_BODY_BYTES
 from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import MAX_NAME_CHARACTERS, MIN_TEXT_BYTES, Text
 from octavo.studio.server.training_forms import DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS, Form, forms
-from octavo.studio.server.training_process import RUN_NAME, TrainingProcess
+from octavo.studio.server.training_process import RUN_NAME, TrainingProcess, ending_in_words
 from octavo.tasks.task import TASKS, find_task
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
@@ -51,14 +52,7 @@ class Stop(RequestBody):
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "training")
 
-    @routes.get("/forms")
-    def training_forms() -> dict[str, list[Form] | list[Text] | list[str] | float]:
-        """The models that can be trained from the page, their settings, the texts, and the limits."""
-        return {
-            "models": list(forms().values()), "texts": studio.training.texts.all(), "min_seconds": MIN_SECONDS,
-            "max_seconds": MAX_SECONDS, "default_seconds": DEFAULT_SECONDS, "max_bytes": MAX_BODY_BYTES,
-            "file_tasks": [name for name in TASKS if find_task(name).takes_file],
-        }  # fmt: skip
+    routes.compute("/forms", training_forms, studio, method="GET")
 
     @routes.post("/texts", openapi_extra=UPLOAD)
     async def send(
@@ -68,20 +62,31 @@ def router(studio: Studio) -> APIRouter:
         data = await request.body()  # the guard has limited it
         return await studio.scheduler.run(request, lambda _: studio.training.texts.store(name, data))
 
-    @routes.get("/training")
-    def current() -> dict[str, Any] | None:
-        """The run that is being trained in this folder, or was last."""
-        return _status(studio, studio.training.current())
-
-    @routes.post("/training/stop")
-    async def stop(asked: Stop) -> dict[str, Any] | None:
-        """Stop training; a checkpoint is saved first."""
-        studio.training.stop()
-        return _status(studio, studio.training.current())
-
+    routes.compute("/training", current, studio, method="GET")
+    routes.compute("/training/stop", stop, studio)
     routes.compute("/training", start, studio)
     routes.compute("/training/resume", resume, studio)
     return routes
+
+
+def training_forms(_: Ticket, studio: Studio) -> dict[str, list[Form] | list[Text] | list[str] | float]:
+    """The models that can be trained from the page, their settings, the texts, and the limits."""
+    return {
+        "models": list(forms().values()), "texts": studio.training.texts.all(), "min_seconds": MIN_SECONDS,
+        "max_seconds": MAX_SECONDS, "default_seconds": DEFAULT_SECONDS, "max_bytes": MAX_BODY_BYTES,
+        "file_tasks": [name for name in TASKS if find_task(name).takes_file],
+    }  # fmt: skip
+
+
+def current(_: Ticket, studio: Studio) -> dict[str, Any] | None:
+    """The run that is being trained in this folder, or was last."""
+    return _status(studio, studio.training.current())
+
+
+def stop(_: Ticket, studio: Studio, asked: Stop) -> dict[str, Any] | None:
+    """Stop training; a checkpoint is saved first."""
+    studio.training.stop()
+    return _status(studio, studio.training.current())
 
 
 def start(_: Ticket, studio: Studio, asked: Start) -> dict[str, Any] | None:
@@ -105,10 +110,12 @@ def _status(studio: Studio, training: TrainingProcess | None) -> dict[str, Any] 
     trained = _trained_seconds(path) if inside else None
     remaining = None if training.seconds is None or state == "ended" else max(0.0, training.seconds - (trained or 0.0))
     exit_code = training.process.returncode if training.process is not None else None
+    command = public_command(training.command, studio.root)
+    log = [public_line(line, studio.root) for line in studio.training.log_tail()]
     return {
-        "run": training.run, "state": state, "command": training.command, "started": training.started,
+        "run": training.run, "state": state, "command": command, "started": training.started,
         "budget_seconds": training.seconds, "trained_seconds": trained, "remaining_seconds": remaining,
-        "log": studio.training.log_tail(), "exit_code": exit_code, "has_curve": inside and (path / CONFIG).is_file(),
+        "log": log, "exit_code": exit_code, "has_curve": inside and (path / CONFIG).is_file(),
         "status": _status_in_words(training, path, trained, exit_code),
     }  # fmt: skip
 
@@ -125,9 +132,10 @@ def _status_in_words(training: TrainingProcess, path: Path, trained: float | Non
         return "training" if is_training else "evaluating on held-out data"
     if exit_code == 0:
         return "finished"
+    has_checkpoint = (path / STATE / FILE).is_file()
     if not training.stopping.is_set() and exit_code != 128 + signal.SIGINT:
-        return "failed; the end of its log says why"
-    return "stopped; its checkpoint is saved" if (path / STATE / FILE).is_file() else "stopped; nothing was saved"
+        return ending_in_words(exit_code or 0, has_checkpoint)
+    return "stopped; its checkpoint is saved" if has_checkpoint else "stopped; nothing was saved"
 
 
 def _trained_seconds(path: Path) -> float | None:

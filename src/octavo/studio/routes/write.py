@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from torch import Tensor
 
@@ -21,8 +22,9 @@ from octavo.inspection.inspection import tokens_of
 from octavo.inspection.surprisal import read
 from octavo.studio.routes.read import token_text
 from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio, encode_json
+from octavo.studio.server.error_text import error_answer
 from octavo.studio.server.result_cache import ResultCache
-from octavo.studio.server.scheduler import Ticket
+from octavo.studio.server.scheduler import ClientDisconnected, Ticket
 from octavo.tasks.run import Run
 
 MAX_PROMPT_CHARACTERS = 8000
@@ -80,11 +82,11 @@ def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "write")
 
     @routes.post("/write", response_model=None, responses={200: {"content": {NDJSON: {}}, "description": STREAM}})
-    async def write_text(asked: WriteRequest) -> Response:
+    async def write_text(request: Request, asked: WriteRequest) -> Response:
         """Continue a text, token by token."""
-        lines = studio.scheduler.stream(_write, studio, asked)
+        lines = studio.scheduler.stream(request, _write, studio, asked)
         first = await anext(lines)  # an error before it becomes the status of the response
-        return StreamingResponse(_lines(first, lines), media_type=NDJSON)
+        return StreamingResponse(_lines(studio, first, lines), media_type=NDJSON)
 
     routes.compute("/next", next_tokens, studio, ResultCache[Tensor](LOGITS_CACHE_BYTES))
     routes.compute("/tree", tree, studio)
@@ -92,14 +94,16 @@ def router(studio: Studio) -> APIRouter:
     return routes
 
 
-async def _lines(first: dict[str, Any], lines: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+async def _lines(studio: Studio, first: dict[str, Any], lines: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
     async with aclosing(lines):  # type: ignore[type-var]
         yield encode_json(first) + b"\n"
         try:
             async for line in lines:
                 yield encode_json(line) + b"\n"
-        except UserError as error:
-            yield encode_json({"error": str(error)}) + b"\n"
+        except ClientDisconnected:
+            return
+        except Exception as error:
+            yield encode_json({"error": error_answer(error, studio.root).message}) + b"\n"
 
 
 def _position(studio: Studio, asked: Position, ticket: Ticket) -> tuple[Run, list[int]]:

@@ -24,19 +24,17 @@ from octavo import __version__
 from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.pages.markup import STYLE
-from octavo.studio.server.model_cache import ModelCache, NotFound
-from octavo.studio.server.request_guard import SECURITY_HEADERS, RequestGuard
-from octavo.studio.server.scheduler import Busy, ClientDisconnected, RequestTimeout, Scheduler, Ticket
-from octavo.studio.server.training_process import Conflict, TrainingManager
+from octavo.studio.server.error_text import MAX_MESSAGE_CHARACTERS, error_answer
+from octavo.studio.server.model_cache import ModelCache
+from octavo.studio.server.request_guard import RequestGuard
+from octavo.studio.server.scheduler import ClientDisconnected, Scheduler, Ticket
+from octavo.studio.server.training_process import TrainingManager
 
 WEB = Path(__file__).parents[1] / "web"
 CSS = "text/css; charset=utf-8"
 MakeRouter = Callable[["Studio"], APIRouter]  # of a file in routes/
 MAX_TEXT_CHARACTERS = 20_000  # of a text in a request
 MAX_JSON_VALUES, MAX_JSON_DEPTH = 5000, 8  # of a request: validating more would keep the others waiting
-ERROR_STATUS: dict[type[Exception], int] = {  # of users' mistakes; the rest are 400
-    NotFound: 404, Conflict: 409, Busy: 503, RequestTimeout: 503,
-}  # fmt: skip
 HTML = "text/html; charset=utf-8"
 CLIENT_CLOSED_REQUEST = 499  # nobody reads the response
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {  # of every route
@@ -188,7 +186,7 @@ def make_app(
         title="octavo studio", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
         default_response_class=StandardJson, lifespan=life, exception_handlers={
             UserError: _user_error, ClientDisconnected: _disconnected, RequestValidationError: _invalid_request,
-            HTTPException: _http_error, Exception: _bug,
+            HTTPException: _http_error,
         },
         description="Inspects the models of one folder, and trains new ones there. Texts in requests are not stored.",
     )  # fmt: skip
@@ -199,13 +197,15 @@ def make_app(
     app.get("/", include_in_schema=False)(lambda: FileResponse(web / "index.html", media_type=HTML))
     app.get("/web/pages.css", include_in_schema=False)(lambda: FileResponse(STYLE, media_type=CSS))
     app.mount("/web", StaticFiles(directory=web), name="web")
-    app.add_middleware(RequestGuard, host_names=tuple(host_names), token=token, allow_ip_hosts=allow_ip_hosts)
+    app.add_middleware(
+        RequestGuard, host_names=tuple(host_names), token=token, allow_ip_hosts=allow_ip_hosts, root=studio.root
+    )
     return app
 
 
-async def _user_error(_: Request, error: Exception) -> Response:
-    status = next((status for kind, status in ERROR_STATUS.items() if isinstance(error, kind)), 400)
-    return StandardJson({"error": str(error)}, status, {"retry-after": "1"} if status == 503 else None)
+async def _user_error(request: Request, error: Exception) -> Response:
+    status, message = error_answer(error, request.app.state.studio.root)
+    return StandardJson({"error": message}, status, {"retry-after": "1"} if status == 503 else None)
 
 
 async def _disconnected(_: Request, __: Exception) -> Response:
@@ -218,7 +218,7 @@ async def _invalid_request(_: Request, error: Exception) -> Response:
         f"{'.'.join(str(part) for part in problem['loc'][1:]) or 'the request'}: {_describe(problem)}"
         for problem in error.errors()
     ]
-    return StandardJson({"error": "; ".join(problems[:3])}, 422)
+    return StandardJson({"error": " ".join("; ".join(problems[:3]).split())[:MAX_MESSAGE_CHARACTERS]}, 422)
 
 
 def _describe(problem: Mapping[str, Any]) -> str:
@@ -232,8 +232,3 @@ async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     messages = {404: "there is nothing at this address", 405: "this address does not take that method"}
     return StandardJson({"error": messages.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
-
-
-async def _bug(_: Request, error: Exception) -> Response:
-    message = f"that was a bug in octavo, not your mistake ({type(error).__name__}); the terminal has the details"
-    return StandardJson({"error": message}, 500, SECURITY_HEADERS)  # it does not pass the guard

@@ -1,4 +1,8 @@
-"""Which requests are let in, by Host, Origin, token and size; and the security headers of every response.
+"""Which requests are let in, by Host, Origin, token, size and number; and the security headers of every response.
+
+Every request passes here, whatever its address: none is larger, takes longer or comes in greater number than the limits
+below allow, and an error is one line of JSON, whatever was raised.
+
 
 By default the studio listens on this machine alone. A foreign page that is open in the same browser must still not
 control it: neither through a host name that was made to resolve here (so the Host is checked) nor by sending a form (so
@@ -11,18 +15,25 @@ import asyncio
 import ipaddress
 import re
 import secrets
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from octavo.studio.server.error_text import error_answer
+
 COOKIE = "octavo_token"
 MAX_BODY_BYTES = 4 << 20  # of one request
 MAX_BODY_SECONDS = 20  # for a request's body to arrive
 MAX_PENDING_BYTES = 64 << 20  # of all bodies that are still arriving
+MAX_ANSWER_SECONDS = 120  # for everything after the body: computing, which has a shorter limit, and sending
+MAX_OPEN_REQUESTS = 512  # that arrive, wait, are computed or are sent
+MAX_CLIENT_OPEN_REQUESTS = 256  # of one address
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 HOST_HEADER = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\[\]:@/]*))(?::\d{0,5})?")
 CONTENT_SECURITY_POLICY = (
@@ -48,14 +59,20 @@ class Refused(Exception):
         self.status, self.reason = status, reason
 
 
+class Disconnected(Exception):
+    """The client left before its request was complete."""
+
+
 class RequestGuard:
     """Middleware before the whole app."""
 
     def __init__(
-        self, app: ASGIApp, host_names: Iterable[str] = (), token: str = "", allow_ip_hosts: bool = False
-    ) -> None:
+        self, app: ASGIApp, host_names: Iterable[str] = (), token: str = "", allow_ip_hosts: bool = False,
+        root: Path = Path(),
+    ) -> None:  # fmt: skip
         """host_names: the Host headers that are accepted; with allow_ip_hosts, any IP address is too. token: what a
-        request must present; empty where none is required."""
+        request must present; empty where none is required. root: the runs' folder, which errors do not show."""
+        self.root, self._open_requests = root, Counter[str]()
         self.app, self.token, self.allow_ip_hosts = app, token, allow_ip_hosts
         self.host_names = {"localhost", "127.0.0.1", "::1", *(name.lower() for name in host_names)}
         self._pending_bytes = 0
@@ -67,24 +84,51 @@ class RequestGuard:
             else:
                 await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        sending = Sending(send)
         try:
-            self._check_host(headers)
-            self._check_origin(scope, headers)
-            if self.token:
-                if (address := self._without_token(scope)) is not None:
-                    cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
-                    redirect = {**SECURITY_HEADERS, "location": address, "set-cookie": cookie}
-                    await Response(status_code=303, headers=redirect)(scope, receive, send)
-                    return
-                self._check_token(headers)
-            receive = await self._read_body(headers, receive)
-        except Refused as refused:
-            asks_token = {"www-authenticate": "Bearer"} if refused.status == 401 else {}
-            response = JSONResponse({"error": refused.reason}, refused.status, {**SECURITY_HEADERS, **asks_token})
-            await response(scope, receive, send)
-            return
-        await self.app(scope, receive, _with_headers(send))
+            with self._counted(scope):
+                await self._answer(scope, receive, sending)
+        except (asyncio.CancelledError, KeyboardInterrupt):  # of the server's shutdown
+            raise
+        except Disconnected:
+            pass
+        except BaseException as error:
+            refused = error if isinstance(error, Refused) else Refused(*error_answer(error, self.root))
+            if not sending.has_started:
+                await _refusal(refused)(scope, receive, send)
+
+    @contextmanager
+    def _counted(self, scope: Scope) -> Iterator[None]:
+        """Count a request among the open ones, or refuse it."""
+        client = str(scope["client"][0]) if scope.get("client") else ""
+        if self._open_requests.total() >= MAX_OPEN_REQUESTS or self._open_requests[client] >= MAX_CLIENT_OPEN_REQUESTS:
+            raise Refused(503, f"{self._open_requests[client]} requests from here are open; try again in a moment")
+        self._open_requests[client] += 1  # only ever changed on the event loop's thread
+        try:
+            yield
+        finally:
+            self._open_requests[client] -= 1
+            if not self._open_requests[client]:
+                del self._open_requests[client]
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        self._check_host(headers)
+        self._check_origin(scope, headers)
+        if self.token:
+            if (address := self._without_token(scope)) is not None:
+                cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+                await Response(status_code=303, headers={"location": address, "set-cookie": cookie})(
+                    scope, receive, send
+                )
+                return
+            self._check_token(headers)
+        receive = await self._read_body(headers, receive)
+        try:
+            async with asyncio.timeout(MAX_ANSWER_SECONDS):
+                await self.app(scope, receive, send)
+        except TimeoutError:
+            raise Refused(503, f"this took longer than {MAX_ANSWER_SECONDS} seconds; ask for less") from None
 
     def _check_host(self, headers: Headers) -> None:
         values = headers.getlist("host")
@@ -139,6 +183,8 @@ class RequestGuard:
             async with asyncio.timeout(MAX_BODY_SECONDS):
                 while more:
                     message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Disconnected
                     messages.append(message)
                     received += len(message.get("body", b""))
                     more = message.get("more_body", False)
@@ -172,12 +218,20 @@ def _is_ip_address(name: str) -> bool:
     return True
 
 
-def _with_headers(send: Send) -> Send:
-    async def send_with_headers(message: Message) -> None:
+class Sending:
+    """Sends a response with the security headers, and knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.has_started = send, False
+
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
+            self.has_started, headers = True, MutableHeaders(scope=message)
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
-        await send(message)
+        await self._send(message)
 
-    return send_with_headers
+
+def _refusal(refused: Refused) -> Response:
+    further = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(refused.status, {})
+    return JSONResponse({"error": refused.reason}, refused.status, {**SECURITY_HEADERS, **further})

@@ -2,7 +2,9 @@
 
 Work asks its ticket for a turn before each short part. There it waits until the others had theirs, and there it ends if
 the client has disconnected or the time limit has passed. One part runs at a time: a model's own threads use all cores,
-and two models computing together would only slow each other down.
+and two models computing together would only slow each other down. A part that takes longer than a turn loses its
+exclusive use of the machine, so that it cannot keep the others waiting. What has no short parts is computed in a
+process, which can be ended: see worker_pool.py.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -24,13 +26,21 @@ R = TypeVar("R")
 
 MAX_THREADS = 8  # requests computed concurrently, taking turns
 MAX_REQUESTS = 256  # computing or waiting, before others are refused
+MAX_CLIENT_REQUESTS = 128  # of one client
 MAX_REQUEST_SECONDS = 60.0
+MAX_TURN_SECONDS = 1.0  # of exclusive use of the machine
+STOP_SECONDS = 1.0  # in which cancelled work should end; its place is given to the next one then
+MAX_LATE_THREADS = 8  # that have been cancelled and have not ended yet
 STREAM_BUFFER_ITEMS = 64  # of a stream that may be ready before the client takes them
 POLL_SECONDS = 0.2  # between two checks of a waiting thread whether it is still wanted
 
 
 class ClientDisconnected(Exception):
     """Nobody waits for the rest of this request."""
+
+
+class WorkFailed(Exception):
+    """Work raised something that no future may carry, such as SystemExit or a library's panic: this one's cause."""
 
 
 class Busy(UserError):
@@ -42,28 +52,37 @@ class RequestTimeout(UserError):
 
 
 class FairLock:
-    """A lock that is granted in order of arrival."""
+    """A lock that is granted in order of arrival, and taken from a holder who keeps it too long."""
 
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._queue: deque[object] = deque()
+    def __init__(self, max_seconds: float = MAX_TURN_SECONDS) -> None:
+        self._changed, self._max_seconds, self._since = threading.Condition(), max_seconds, 0.0
+        self._queue: deque[object] = deque()  # the first of them holds the lock, since then
 
     @contextmanager
     def acquire(self, check: Callable[[], None]) -> Iterator[None]:
         """Wait for the lock and hold it; `check` is called while waiting, and may raise to give up."""
         me = object()
         with self._changed:
+            self._since = self._since if self._queue else time.monotonic()
             self._queue.append(me)
         try:
             with self._changed:
-                while self._queue[0] is not me:
+                while me in self._queue and self._queue[0] is not me:
                     self._changed.wait(POLL_SECONDS)
                     check()
+                    if time.monotonic() - self._since > self._max_seconds and self._queue[0] is not me:
+                        self._remove(self._queue[0])
             yield
         finally:
             with self._changed:
-                self._queue.remove(me)
-                self._changed.notify_all()
+                self._remove(me)
+
+    def _remove(self, one: object) -> None:
+        if one in self._queue:
+            if self._queue[0] is one:
+                self._since = time.monotonic()
+            self._queue.remove(one)
+            self._changed.notify_all()
 
 
 class Ticket:
@@ -78,12 +97,19 @@ class Ticket:
         """Nobody waits for this any more."""
         self._cancelled.set()
 
+    @property
+    def seconds_left(self) -> float:
+        return self._deadline - time.monotonic()
+
     def check(self) -> None:
         """Raise ClientDisconnected or RequestTimeout where the work should end."""
         if self._cancelled.is_set():
             raise ClientDisconnected
-        if time.monotonic() > self._deadline:
-            raise RequestTimeout(f"this took longer than {self._seconds:g} seconds and was stopped; ask for less")
+        if self.seconds_left < 0:
+            raise self.timeout()
+
+    def timeout(self) -> RequestTimeout:
+        return RequestTimeout(f"this took longer than {self._seconds:g} seconds and was stopped; ask for less")
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -93,79 +119,169 @@ class Ticket:
             yield
 
 
+class FairQueue:
+    """Places that are granted to clients in rotation, and to each client's requests in order of arrival."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places  # only ever changed on the event loop's thread, like everything here
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def acquire(self, client: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(granted)
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.done() and not granted.cancelled():
+                self.release()
+            elif (queue := self._waiting.get(client)) is not None and granted in queue:
+                queue.remove(granted)
+                if not queue:
+                    del self._waiting[client]
+            raise
+
+    def release(self) -> None:
+        """Give the place to the next one."""
+        while self._waiting:
+            client, queue = self._waiting.popitem(last=False)
+            granted = queue.popleft()
+            if queue:
+                self._waiting[client] = queue
+            if not granted.done():
+                granted.set_result(None)
+                return
+        self._free += 1
+
+
 class Scheduler:
-    """A pool of threads in which requests are computed."""
+    """Threads in which requests are computed, and places for those that wait for a process to compute for them."""
 
     def __init__(
-        self, threads: int = MAX_THREADS, max_requests: int = MAX_REQUESTS, seconds: float = MAX_REQUEST_SECONDS
-    ) -> None:
-        self.lock, self.seconds = FairLock(), seconds
-        self._max_requests, self.admitted_requests = max_requests, 0
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="studio")
+        self, threads: int = MAX_THREADS, max_requests: int = MAX_REQUESTS, seconds: float = MAX_REQUEST_SECONDS,
+        processes: int = 0,
+    ) -> None:  # fmt: skip
+        self.lock, self.seconds, self.late_threads = FairLock(), seconds, 0
+        self._max_requests, self._clients = max_requests, Counter[str]()
+        self._places = {"thread": FairQueue(threads), "process": FairQueue(max(1, processes))}
+        self._pool = ThreadPoolExecutor(threads + processes + MAX_LATE_THREADS, thread_name_prefix="studio")
 
-    async def run(self, request: Request, function: Callable[..., R], *args: Any) -> R:
+    @property
+    def admitted_requests(self) -> int:
+        return self._clients.total()
+
+    async def run(self, request: Request, function: Callable[..., R], *args: Any, place: str = "thread") -> R:
         """function(ticket, *args) in a thread; cancelled when the client disconnects."""
-        with self._admitted():
-            ticket = Ticket(self.lock, self.seconds)
-            watching = asyncio.ensure_future(_cancel_on_disconnect(request, ticket))
+        async with self._admitted(request, place) as (ticket, left):
+            working = asyncio.get_running_loop().run_in_executor(self._pool, _begin, function, ticket, *args)
             try:
-                return await asyncio.get_running_loop().run_in_executor(self._pool, _begin, function, ticket, *args)
-            except asyncio.CancelledError:  # only the server's shutdown does this
-                raise Busy("the studio is shutting down; start it again") from None
+                return await _within_time(working, ticket, left)  # type: ignore[no-any-return]
             finally:
                 ticket.cancel()
-                watching.cancel()
-                with suppress(asyncio.CancelledError):
-                    await watching
+                await self._wait_for_end(working)
 
-    async def stream(self, function: Callable[..., Iterator[R]], *args: Any) -> AsyncIterator[R]:
+    async def stream(
+        self, request: Request, function: Callable[..., Iterator[R]], *args: Any, place: str = "thread"
+    ) -> AsyncIterator[R]:
         """The items that function(ticket, *args) yields in a thread; cancelled where nobody takes them."""
-        with self._admitted():
-            ticket, loop = Ticket(self.lock, self.seconds), asyncio.get_running_loop()
+        async with self._admitted(request, place) as (ticket, left):
+            loop, free_slots, end = asyncio.get_running_loop(), threading.Semaphore(STREAM_BUFFER_ITEMS), object()
             ready: asyncio.Queue[Any] = asyncio.Queue()
-            free_slots, end = threading.Semaphore(STREAM_BUFFER_ITEMS), object()
 
-            def produce() -> None:
-                ticket.check()  # it may have waited for a thread
+            def produce(ticket: Ticket) -> None:
                 for item in function(ticket, *args):
                     while not free_slots.acquire(timeout=POLL_SECONDS):
                         ticket.check()
                     loop.call_soon_threadsafe(ready.put_nowait, item)
 
-            def on_done(done: asyncio.Future[None]) -> None:
-                if not done.cancelled():
-                    done.exception()  # which is raised below, where somebody still listens
-                ready.put_nowait(end)
-
-            producing = loop.run_in_executor(self._pool, produce)
-            producing.add_done_callback(on_done)
+            producing = loop.run_in_executor(self._pool, _begin, produce, ticket)
+            producing.add_done_callback(lambda _: ready.put_nowait(end))
             try:
-                while (item := await ready.get()) is not end:
+                while (item := await _within_time(ready.get(), ticket, left)) is not end:
                     free_slots.release()
                     yield item
                 await producing
             finally:
                 ticket.cancel()
-                producing.cancel()
+                await self._wait_for_end(producing)
 
-    @contextmanager
-    def _admitted(self) -> Iterator[None]:
-        if self.admitted_requests >= self._max_requests:
+    @asynccontextmanager
+    async def _admitted(self, request: Request, place: str) -> AsyncIterator[tuple[Ticket, asyncio.Future[None]]]:
+        """A ticket, once there is a place, and what is done when the client disconnects; the ticket is cancelled
+        then."""
+        client, ticket = client_of(request), Ticket(self.lock, self.seconds)
+        if self.admitted_requests >= self._max_requests or self._clients[client] >= MAX_CLIENT_REQUESTS:
             raise Busy(f"{self.admitted_requests} requests are waiting, which is the limit; try again in a moment")
-        self.admitted_requests += 1  # only ever changed on the event loop's thread
+        self._clients[client] += 1  # only ever changed on the event loop's thread
+        left = asyncio.ensure_future(_cancel_on_disconnect(request, ticket))
         try:
-            yield
+            await _within_time(self._places[place].acquire(client), ticket, left)
+            try:
+                yield ticket, left
+            finally:
+                self._places[place].release()
         finally:
-            self.admitted_requests -= 1
+            left.cancel()
+            self._clients[client] -= 1
+            if not self._clients[client]:
+                del self._clients[client]
+
+    async def _wait_for_end(self, working: asyncio.Future[Any]) -> None:
+        """Wait until cancelled work ends, but not for ever: beyond a second its place is given to the next."""
+        seconds = STOP_SECONDS if self.late_threads < MAX_LATE_THREADS else None
+        await asyncio.wait({working}, timeout=seconds)
+        if working.done():
+            if not working.cancelled():
+                working.exception()  # which was raised where somebody still listened
+            return
+        self.late_threads += 1
+
+        def ended(done: asyncio.Future[Any]) -> None:
+            self.late_threads -= 1
+            if not done.cancelled():
+                done.exception()
+
+        working.add_done_callback(ended)
 
     def close(self) -> None:
         """Start nothing new."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
+def client_of(request: Request) -> str:
+    """Whose request it is: the address it came from."""
+    client = request.scope.get("client")
+    return str(client[0]) if client else ""
+
+
 def _begin(function: Callable[..., R], ticket: Ticket, *args: Any) -> R:
     ticket.check()  # it may have waited for a thread
-    return function(ticket, *args)
+    try:
+        return function(ticket, *args)
+    except BaseException as error:
+        if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+            raise
+        raise WorkFailed from error
+
+
+async def _within_time(work: Awaitable[Any], ticket: Ticket, left: asyncio.Future[None]) -> Any:
+    """The result of the work. Whether it checks its ticket or not, this ends soon after the time is over, and at once
+    where the client has left."""
+    task = asyncio.ensure_future(work)
+    seconds = max(0.0, ticket.seconds_left) + STOP_SECONDS
+    try:
+        await asyncio.wait({task, left}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:  # only the server's shutdown does this
+        task.cancel()
+        raise Busy("the studio is shutting down; start it again") from None
+    if task.done():
+        return task.result()
+    if task is not work:  # what already runs in a thread ends by its ticket
+        task.cancel()
+    ticket.check()
+    raise ticket.timeout()
 
 
 async def _cancel_on_disconnect(request: Request, ticket: Ticket) -> None:

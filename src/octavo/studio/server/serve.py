@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import socket
 import sys
@@ -29,12 +28,12 @@ def serve(
     runs: str | Path = "runs", host: str = HOST, port: int | None = None, names: Sequence[str] = (),
     browser: bool = True, device: str = "auto", max_models: int = MAX_MODELS, memory: int = MAX_MODEL_BYTES,
 ) -> None:  # fmt: skip
-    """Serve the runs of a folder until interrupted. On any host but this machine's own, a token is required."""
+    """Serve the runs of a folder until interrupted. On any host but 127.0.0.1, a token is required."""
     root = Path(runs)
     if not root.is_dir():
         raise UserError(f"there is no folder {root}; make a run first: octavo train ngram shakespeare --out runs/kn5")
     listening = open_socket(host, port)
-    token = "" if is_loopback(host) else secrets.token_urlsafe(24)
+    token = secrets.token_urlsafe(24) if requires_token(host) else ""
     studio = Studio(ModelCache(root, max_models, memory, device))
     app = make_app(studio, token, (host, socket.gethostname(), *names), allow_ip_hosts=bool(token))
     address = studio_url(host, listening.getsockname()[1], token)
@@ -52,7 +51,7 @@ def serve(
 def settings(app: FastAPI) -> uvicorn.Config:
     """uvicorn's settings, with a time limit on everything that a client could make last."""
     return uvicorn.Config(
-        app, log_level="warning", http=Connection, ws="none", timeout_keep_alive=MAX_HEADER_SECONDS,
+        app, log_level="error", http=Connection, ws="none", timeout_keep_alive=MAX_HEADER_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS, server_header=False, h11_max_incomplete_event_size=1 << 16,
     )  # fmt: skip
 
@@ -69,12 +68,10 @@ def open_socket(host: str, port: int | None) -> socket.socket:
     raise UserError(f"cannot listen on {host}, port {ports[0]}: {why.strerror or why}; try another --port or --host")
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to the host."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def requires_token(host: str) -> bool:
+    """Whether a token is required: on every address but the default one, by whatever name. What localhost, ::1 or
+    another address of the loopback network reach is for the machine's settings to say, not for its name."""
+    return host != HOST
 
 
 def studio_url(host: str, port: int, token: str) -> str:

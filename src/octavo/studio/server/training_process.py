@@ -291,6 +291,18 @@ def _not_writable(name: str, error: OSError) -> UserError:
     return UserError(f"cannot train here: {name} is a link or cannot be written ({error.strerror}); delete it")
 
 
+def ending_in_words(exit_code: int, has_checkpoint: bool) -> str:
+    """How a process ended that was not asked to stop, and what to do."""
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if not 0 < number < signal.NSIG:
+        return "failed; the end of its log says why"
+    name = signal.Signals(number).name if number in set(signal.Signals) else "unknown"
+    by_system = ", by the system for lack of memory if nobody did it" if name == "SIGKILL" else ""
+    remedy = "resume it from its last checkpoint" if has_checkpoint else "nothing was saved; train it again"
+    less = " with less beside it" if by_system else ""
+    return f"killed by signal {number} ({name}){by_system}; {remedy}{less}"
+
+
 def resume_command(path: Path) -> str:
     """The command that resumes a run."""
     return f"octavo resume {shlex.quote(str(path))}"

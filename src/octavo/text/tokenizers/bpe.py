@@ -16,6 +16,7 @@ from octavo.errors import UserError
 from octavo.text.chunks import Chunk, Starts, no_starts, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
 from octavo.text.tokenizers.char import character_boundary
+from octavo.text.tokenizers.library import encode_texts, read_tokenizer_json
 from octavo.text.tokenizers.token_bytes import BYTES, Tokens, as_bytes, as_text, byte_alphabet, with_begins
 
 BATCH_CHARACTERS = 1 << 18  # handed to one thread of the library at a time
@@ -64,10 +65,7 @@ class Bpe(Tokenizer):
         model's number of ids where it has more than the tokenizer; those stand for no bytes.
         """
         parts = {**parts, "truncation": None, "padding": None, "post_processor": None}
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(parts))
-        except Exception as error:  # the library raises nothing more special
-            raise UserError(f"this is not a tokenizer that the tokenizers library reads: {error}") from error
+        self._tokenizer = read_tokenizer_json(parts, PROBE)
         self._tokenizer.encode_special_tokens = begin is not None
         self._parts, self._own = parts, {"begin": begin, "size": size}
         ids = self._tokenizer.get_vocab(with_added_tokens=True)
@@ -107,8 +105,8 @@ class Bpe(Tokenizer):
             firsts.append(len(batches))
             batches += self._split(document)
         texts = [batch for batch in batches if isinstance(batch, str)]
-        encodings = iter(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
-        parts = [np.array(next(encodings).ids if isinstance(part, str) else [part], np.int32) for part in batches]
+        encoded = iter(encode_texts(self._tokenizer, texts))
+        parts = [next(encoded) if isinstance(part, str) else np.array([part], np.int32) for part in batches]
         ends = np.cumsum([0, *map(len, parts)])
         tokens = np.concatenate(parts) if parts else np.zeros(0, np.int32)
         return with_begins(tokens, ends[firsts[1:]], self.begin)

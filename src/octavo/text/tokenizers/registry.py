@@ -10,6 +10,7 @@ from typing import Any
 from octavo.config import configs_from
 from octavo.errors import UserError, did_you_mean
 from octavo.io.files import whole_file
+from octavo.io.json_text import read_json_file
 from octavo.text.tokenizers.base import KIND, Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
 from octavo.text.tokenizers.byte import Byte
@@ -52,12 +53,7 @@ def load_tokenizer(source: Mapping[str, Any] | str | Path) -> Tokenizer:
     """The tokenizer that `to_json` described, given that or a file of it; a Hugging Face tokenizer.json serves too."""
     if isinstance(source, Mapping):
         return _from_values(dict(source), "this JSON")
-    try:
-        values = json.loads(Path(source).read_bytes())
-    except OSError as error:
-        raise UserError(f"cannot read the tokenizer {source}: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"the tokenizer {source} is damaged, it is not JSON: {error}; make it again") from error
+    values = read_json_file(source, "make the tokenizer again")
     return _from_values(values, str(source))
 
 

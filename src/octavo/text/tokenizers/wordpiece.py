@@ -18,9 +18,11 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
+from octavo.text.tokenizers.library import encode_texts, read_tokenizer_json
 from octavo.text.tokenizers.token_bytes import Tokens
 
 PAD, UNKNOWN, FIRST, END, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PROBE = "Any 12 naïve\r\n\ttabs, 'tis \x00 e\u0301 日本 🙂 [MASK]"  # what every tokenizer can encode
 MAX_IDS = 1 << 24  # many times the largest vocabulary
 PRIVATE, MAX_CHARACTERS = 0x100000, 0xFFFE  # the last plane of Unicode, which no text uses
 
@@ -56,10 +58,7 @@ class WordPiece(Tokenizer):
         if not isinstance(parts, dict):
             raise UserError(f"a tokenizer.json must hold a JSON object: it holds a {type(parts).__name__}")
         parts = {**parts, "truncation": None, "padding": None, "post_processor": None}
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(parts))
-        except Exception as error:  # the library raises nothing more special
-            raise UserError(f"this is not a tokenizer that the tokenizers library reads: {error}") from error
+        self._tokenizer = read_tokenizer_json(parts, PROBE)
         ids = self._tokenizer.get_vocab(with_added_tokens=True)
         if lacking := [token for token in SPECIAL if token not in ids]:
             raise UserError(
@@ -109,8 +108,7 @@ class WordPiece(Tokenizer):
         """The tokens of each text, nothing put around them. With `typed`, a [MASK] in the text is the special token."""
         self._tokenizer.encode_special_tokens = not typed
         clean = [text.encode("utf-8", "replace").decode() for text in texts]  # half a character cannot be handed over
-        found = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-        return [np.array(one.ids, np.int32) for one in found]
+        return encode_texts(self._tokenizer, clean)
 
     def decode(self, tokens: Iterable[int] | Tokens) -> bytes:
         """The words with spaces between them."""
