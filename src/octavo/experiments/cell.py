@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import shutil
+import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,8 @@ from octavo import __version__
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.io.files import whole_file
-from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
+from octavo.io.run_folder import CONFIG, OURS, STATE, TENSORS, TOKENIZER, read_record
+from octavo.io.scratch import discard_folder
 from octavo.io.system import read_at
 from octavo.tasks import api
 from octavo.tasks.run import Run, load
@@ -127,6 +128,8 @@ def in_one_line(error: Exception) -> str:
 def train_or_resume(cell: Cell, folder: Path, sources: Sequence[str], **settings: Any) -> Run:
     """The cell's run: as it is where it is finished, resumed where it was stopped, else trained."""
     path = folder / cell.key
+    if path.is_dir() and not (path / CONFIG).is_file() and not set(os.listdir(path)) - set(OURS):
+        discard_folder(path)  # a kill left some of its files
     if (path / CONFIG).is_file():
         training = read_record(path).get("training", {})
         is_finished = not training or training.get("finished")
@@ -135,7 +138,7 @@ def train_or_resume(cell: Cell, folder: Path, sources: Sequence[str], **settings
         if not is_finished and (path / STATE / FILE).is_file():
             resumed: Run = api.resume(path, measure=False)
             return resumed
-        shutil.rmtree(path)  # it was killed before there was a checkpoint, or is damaged
+        discard_folder(path)  # it was killed before there was a checkpoint, or is damaged
     budget = {"budget": cell.budget} if cell.budget else {}
     run: Run = api.train(
         cell.model, sources, out=path, seed=cell.seed, measure=False, **{**cell.settings, **budget, **settings}

@@ -21,7 +21,7 @@ def scratch_folder(path: str | Path) -> Iterator[Path]:
     """An empty folder beside `path`, so that files can be moved there; those of killed processes are deleted first."""
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    sweep_scratch(target)
+    sweep_scratch(target.parent, target.name)
     work, handle = _make(target)
     try:
         yield work
@@ -30,16 +30,22 @@ def scratch_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def sweep_scratch(target: Path) -> None:
-    """Delete the scratch folders beside a path whose processes have ended, however."""
-    for name in glob.glob(f".{glob.escape(target.name)}.*{SCRATCH}", root_dir=target.parent):
-        work = target.parent / name
+def sweep_scratch(folder: Path, name: str = "") -> None:
+    """Delete the scratch folders in a folder, or those for one name, whose processes have ended, however."""
+    for found in glob.glob(f".{glob.escape(name) or '*'}.*{SCRATCH}", root_dir=folder):
+        work = folder / found
         handle = _take(work)
         if handle is not None:
             shutil.rmtree(work, ignore_errors=True)  # while it is locked, so that its maker, if it lives, makes another
             os.close(handle)
             if os.name == "nt":  # which deletes no open file
                 shutil.rmtree(work, ignore_errors=True)
+
+
+def discard_folder(path: Path) -> None:
+    """Delete a folder that somebody may look into meanwhile: it goes at once, and a kill leaves no half of it."""
+    with scratch_folder(path) as scratch:
+        os.rename(path, scratch / "discarded")
 
 
 def _make(target: Path) -> tuple[Path, int]:
