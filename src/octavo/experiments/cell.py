@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo import __version__
-from octavo.errors import UserError
+from octavo.errors import UserError, is_out_of_memory
 from octavo.io.encoding import UTF8
 from octavo.io.files import whole_file
 from octavo.io.run_folder import CONFIG, OURS, STATE, TENSORS, TOKENIZER, read_record
@@ -120,7 +120,7 @@ def in_one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, UserError):
         return message
-    if isinstance(error, MemoryError) or "out of memory" in message or "allocate memory" in message:
+    if is_out_of_memory(error):
         return "out of memory; try a smaller text, or a machine with more"
     return f"{type(error).__name__}: {message}"
 
