@@ -12,11 +12,14 @@ OUT/report.html and OUT/torture.json hold counts, goals, machine and versions. E
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import pkgutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +56,9 @@ def parse_options() -> argparse.Namespace:
 def main() -> int:
     options = parse_options()
     os.environ.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    from torture.faults import preload_library, remove_library
+
+    preload_library()
     from torture.registry import ATTACKS, choose
 
     try:
@@ -64,10 +70,24 @@ def main() -> int:
         for attack in ATTACKS.values():
             print(f"{attack.name:18} {attack.title}" + (f"; {why}" if (why := attack.unavailable()) else ""))
         return 0
+    import_octavo()
+    try:
+        return replay_point(options) if options.replay else run_campaign(options, attacks)
+    finally:
+        remove_library()
+
+
+def import_octavo() -> None:
+    """Import all of octavo once, so that every trial is a fork that has it."""
     import torch
 
+    import octavo
+
     torch.set_num_threads(1)  # before any operation, so that forks find no threads that they do not have
-    return replay_point(options) if options.replay else run_campaign(options, attacks)
+    for module in pkgutil.walk_packages(octavo.__path__, "octavo."):
+        if not module.name.endswith("__main__"):
+            with suppress(ImportError):  # of what an optional part needs
+                importlib.import_module(module.name)
 
 
 def replay_point(options: argparse.Namespace) -> int:

@@ -49,11 +49,14 @@ class Result:
     count: int = 1
     files: Sequence[str] = ()  # copied beside the finding
     point: Any = None  # a smaller point with the same outcome, where the attack has found one
+    kind: str = ""  # findings of one kind are one; without it, those that say the same
 
     @property
     def signature(self) -> str:
         """Findings that differ in numbers, hexadecimal names and temporary names alone are one."""
-        return f"{self.outcome}: " + re.sub(r"/[\w./-]*torture-[\w./-]*|\b[0-9a-f]{8,}\b|\d+", "#", self.what)
+        return f"{self.outcome}: " + re.sub(
+            r"/[\w./-]*torture-[\w./-]*|\b[0-9a-f]{8,}\b|\d+", "#", self.kind or self.what
+        )
 
 
 class Attack:
@@ -135,6 +138,12 @@ def _extent(result: Result, point: Any) -> tuple[int, int]:
     return sum(Path(file).stat().st_size for file in result.files if Path(file).is_file()), len(json.dumps(point))
 
 
+def _not_files(folder: str, names: list[str]) -> list[str]:
+    """Pipes and the like, which have no end."""
+    paths = [Path(folder, name) for name in names]
+    return [path.name for path in paths if not (path.is_symlink() or path.is_file() or path.is_dir())]
+
+
 def _copy_files(files: Sequence[str], folder: Path) -> list[str]:
     if not files:
         return []
@@ -143,7 +152,10 @@ def _copy_files(files: Sequence[str], folder: Path) -> list[str]:
     copied = []
     for file in map(Path, files):
         target = folder / file.name
-        shutil.copytree(file, target, symlinks=True) if file.is_dir() else shutil.copy2(file, target)
+        if file.is_dir() and not file.is_symlink():
+            shutil.copytree(file, target, symlinks=True, ignore=_not_files)
+        else:
+            shutil.copy2(file, target, follow_symlinks=False)
         copied.append(str(target))
     return copied
 

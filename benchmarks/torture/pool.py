@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL_SECONDS = 0.2
+SETUP_SECONDS = 600.0  # that a part of a setup may take
 
 
 class Worker:
@@ -78,7 +79,7 @@ class Pool:
                     continue
                 first = list(itertools.islice(points, 1))
                 if first:
-                    worker.give(kind, first[0], self.attack.limit_s)
+                    worker.give(kind, first[0], self.attack.limit_s if kind == "run" else SETUP_SECONDS)
                 else:
                     self.exhausted = True
             busy = {worker.pipe: worker for worker in self.workers if worker.is_busy}

@@ -6,11 +6,12 @@ A field that was renamed stays readable under its old name: the class says so in
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,82 @@ from octavo.deprecation import warn_deprecated
 from octavo.errors import UserError, did_you_mean
 
 C = TypeVar("C")
+LARGEST_INT = (1 << 63) - 1  # what tensors and files can count
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The numbers that a setting may have, declared beside its type: `width: Annotated[int, Range(1, 65536)] = 128`."""
+
+    least: float
+    most: float
+    above: bool = False
+    """The least is not allowed itself."""
+    below: bool = False
+    """The most is not allowed itself."""
+
+    def __contains__(self, value: float) -> bool:
+        low = value > self.least if self.above else value >= self.least
+        return low and (value < self.most if self.below else value <= self.most)
+
+    def rule_for(self, value: float) -> str:
+        """What a value must be that is not in it."""
+        low, high = "above" if self.above else "at least", "below" if self.below else "at most"
+        if type(self.most) is float:
+            return f"{low} {self.least:g} and {high} {self.most:g}"
+        return f"{low} {self.least:,}" if value < self.least else f"{high} {self.most:,}"
+
+
+# What settings of these kinds may be: far beyond what anybody trains, and small enough to be computed with.
+Width = typing.Annotated[int, Range(1, 1 << 16)]
+Layers = typing.Annotated[int, Range(1, 1 << 12)]
+Heads = typing.Annotated[int, Range(1, 1 << 12)]
+Length = typing.Annotated[int, Range(1, 1 << 24)]
+"""Tokens of a context, rows of a batch, entries of a vocabulary."""
+LengthOrZero = typing.Annotated[int, Range(0, 1 << 24)]
+Count = typing.Annotated[int, Range(1, (1 << 31) - 1)]
+"""Of steps, epochs, occurrences."""
+CountOrZero = typing.Annotated[int, Range(0, (1 << 31) - 1)]
+Share = typing.Annotated[float, Range(0, 1.0, below=True)]
+LearningRate = typing.Annotated[float, Range(0, 10.0, above=True)]
+Amount = typing.Annotated[float, Range(0, 1e9)]
+
+
+def check_ranges(config: Any) -> None:
+    """Refuse a setting that is outside the range that its field declares; None is in every range."""
+    kind: Any = type(config)
+    for field, within in _ranges(kind):
+        value = getattr(config, field.name)
+        for number in value if isinstance(value, tuple) else () if value is None else (value,):
+            if number not in within:
+                raise UserError(
+                    f"{field.name} must be {within.rule_for(number)}: {field.name}={number}; {_usual(field)}"
+                )
+
+
+@functools.cache
+def _ranges(cls: type) -> list[tuple[dataclasses.Field[Any], Range]]:
+    """The fields that declare a range."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    found = [(field, declared_range(hints[field.name])) for field in dataclasses.fields(cls)]
+    return [(field, within) for field, within in found if within is not None]
+
+
+def declared_range(hint: Any) -> Range | None:
+    """The range in an annotation, also in one of several types or of a list's members."""
+    if isinstance(hint, Range):
+        return hint
+    inside = (*getattr(hint, "__metadata__", ()), *typing.get_args(hint))
+    return next((found for one in inside if (found := declared_range(one)) is not None), None)
+
+
+def _usual(field: dataclasses.Field[Any]) -> str:
+    """The remedy: the field's default, where it is a number."""
+    usual = field.default
+    if isinstance(usual, bool) or not isinstance(usual, int | float):
+        return "leave it out"
+    return f"try --{field.name.replace('_', '-')} {usual:g}" if isinstance(usual, float) else (
+        f"try --{field.name.replace('_', '-')} {usual}")  # fmt: skip
 
 
 def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
@@ -30,7 +107,9 @@ def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
     for key in values:
         if key not in fields:
             raise no_such_setting(cls.__name__, key, list(fields))
-    return cls(**{key: _as(fields[key], value, key) for key, value in values.items()})
+    made = cls(**{key: _as(fields[key], value, key) for key, value in values.items()})
+    check_ranges(made)  # also where the class, of an installed package, say, does not do it
+    return made
 
 
 def plain_json(value: Any) -> Any:
@@ -82,16 +161,6 @@ def configs_from(
     return [from_json(type(one), dataclasses.asdict(one) | own) for one, own in zip(usual, given, strict=True)]
 
 
-def check_fields(
-    config: Any, rule: str, allowed: Callable[[Any], bool], *names: str, remedy: str = "leave it out"
-) -> None:  # fmt: skip
-    """Refuse a field whose value breaks a rule, such as "at least 1"; None keeps every rule."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and not allowed(value):
-            raise UserError(f"{name} must be {rule}: {name}={value}; {remedy.format(name.replace('_', '-'))}")
-
-
 def no_such_setting(owner: str, key: str, known: Sequence[str]) -> UserError:
     """The refusal of a setting, with the nearest one that exists."""
     remedy = did_you_mean(key, known, f"it has {', '.join(known) or 'none'}")
@@ -111,6 +180,8 @@ def _as(hint: Any, value: Any, key: str) -> Any:
         return tuple(_as(inside[0], item, key) for item in value)
     if hint is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
         return float(value)
+    if hint is int and type(value) is int and abs(value) > LARGEST_INT:
+        raise UserError(f"{key} must be at most 2**63 - 1: {key} has {len(str(abs(value)))} digits; leave it out")
     if hint is not float and isinstance(hint, type) and type(value) is hint:
         return value
     raise UserError(f"{key} must be {_wanted(hint)}: {key}={value!r}")

@@ -7,6 +7,7 @@ NO_MEMORY = (  # what libraries say, whatever the kind of their exceptions
     "out of memory", "allocate memory", "bad_alloc", "failed to map segment", "cannot map", "start new thread",
     "thread creation failed", "MemoryError", "bad allocation",
 )  # fmt: skip
+MAX_MESSAGE_CHARACTERS = 900
 
 
 class UserError(Exception):
@@ -44,6 +45,23 @@ def is_out_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def one_line(message: str) -> str:
+    """A message for the terminal: one line, not too long, and nothing that moves the cursor or hides text.
+
+    A message may quote what stands in a file that others made.
+    """
+    line = "".join(_visible(character) for character in " ".join(message.splitlines()))
+    if len(line) <= MAX_MESSAGE_CHARACTERS:
+        return line
+    return f"{line[: MAX_MESSAGE_CHARACTERS * 2 // 3]} ... {line[-MAX_MESSAGE_CHARACTERS // 3 :]}"  # the remedy is last
+
+
+def _visible(character: str) -> str:
+    if character.isprintable() or character in "\t\u00a0":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

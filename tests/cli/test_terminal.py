@@ -188,3 +188,13 @@ def test_a_bar_stays_on_one_line_of_a_narrow_terminal(monkeypatch: pytest.Monkey
     lines = [line for line in shown.splitlines() if line.strip()]
     assert any(line.rstrip().endswith("a few seconds left") for line in lines)
     assert all(line.startswith("cutting the c") and cell_len(line) <= 60 for line in lines)
+
+
+def test_a_message_is_one_short_line_that_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b[2J\u202e\r" + "y" * 70_000
+    code, _, err = say(capsys, "eval", hostile)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "\\x1b[2J\\u202e" in err
+    assert err.rstrip("\n").isprintable()
+    assert len(err) < 1000
+    assert err.endswith("y/config.json\n")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
+from octavo.config import declared_range, from_json
 from octavo.decode import Beam, Exact, Sample
 from octavo.errors import UserError
+from octavo.experiments.compare.config import CompareConfig
+from octavo.models import MODELS
 from octavo.models.bert import BertConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.cost.parts import Shape
@@ -20,6 +24,8 @@ from octavo.models.rnn_attention import RNNAttentionConfig
 from octavo.models.seq2seq import Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2SeqConfig
 from octavo.models.vit import VitConfig
+from octavo.tasks.task import TASKS, find_task
+from octavo.text import TOKENIZERS
 from octavo.training.glove import GloveConfig
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
@@ -100,3 +106,43 @@ def test_a_shape_has_at_least_one_row_and_one_token(name: str, allowed: int, ref
     assert getattr(Shape(**sizes | {name: allowed}), name) == allowed
     with pytest.raises(UserError, match=name):
         Shape(**sizes | {name: refused})
+
+
+CONFIGS = [  # all that a record, a tokenizer or a command line holds settings of
+    *dict.fromkeys(spec.config for spec in MODELS.values()),
+    *dict.fromkeys(type(find_task(task).settings) for task in TASKS),
+    *dict.fromkeys(tokenizer.Settings for tokenizer in TOKENIZERS.values()),
+    HeadConfig, GloveConfig, LoopConfig, OptimizerConfig, CompareConfig,
+]  # fmt: skip
+NUMBERS = [
+    (kind, field.name, hint)
+    for kind in CONFIGS
+    for field in dataclasses.fields(kind)
+    for hint, plain in [(get_type_hints(kind, include_extras=True)[field.name], get_type_hints(kind)[field.name])]
+    if {int, float} & {plain, *get_args(plain)}
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hint"), NUMBERS, ids=[f"{kind.__name__}.{name}" for kind, name, _ in NUMBERS]
+)
+def test_every_number_among_the_settings_declares_its_range_and_a_file_cannot_leave_it(
+    kind: Any, name: str, hint: Any
+) -> None:
+    within = declared_range(hint)
+    assert within is not None, "declare it: Annotated[int, Range(least, most)]"
+    plain = get_type_hints(kind)[name]
+    for value in (within.least - 1, within.most * 2 + 1, -(1 << 63), 10**30, 1e300):
+        number = int(value) if int in (plain, *get_args(plain)) else float(value)
+        with pytest.raises(UserError, match=name):
+            from_json(kind, {name: [number] if get_origin(plain) is tuple else number})
+
+
+def test_a_package_that_declares_no_range_is_still_held_to_what_tensors_can_count() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Theirs:
+        size: int = 1
+
+    assert from_json(Theirs, {"size": 1 << 62}).size == 1 << 62
+    with pytest.raises(UserError, match="size must be at most"):
+        from_json(Theirs, {"size": 1 << 63})

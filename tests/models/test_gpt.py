@@ -166,7 +166,7 @@ def test_presets_are_settings_of_one_model() -> None:
         ({"attention": "linear", "positions": "alibi"}, "alibi belongs to scores"),
         ({"layers": 0}, "layers must be at least 1"),
         ({"feed_forward": "swish"}, "feed_forward must be one of gelu, gelu-exact, relu2, gated: feed_forward='swish'"),
-        ({"feed_forward_width": -1}, "feed_forward_width must not be negative"),
+        ({"feed_forward_width": -1}, "feed_forward_width must be at least 0"),
         ({"norm_eps": 0.0}, "norm_eps above 0"),
         ({"positions": "sinusoidal", "width": 7, "heads": 1}, "sinusoidal positions are pairs"),
     ],

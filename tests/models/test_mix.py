@@ -112,7 +112,7 @@ def test_parts_and_rounds_that_make_no_mixture_are_refused() -> None:
         Mix(MixConfig(), parts()[:1])
     with pytest.raises(UserError, match=r"one tokenizer: vocabularies \[13, 14\]"):
         Mix(MixConfig(), [ngram(2), Bag(BagConfig(), 14)])
-    with pytest.raises(UserError, match="rounds must not be negative: rounds=-1"):
+    with pytest.raises(UserError, match="rounds must be at least 0: rounds=-1"):
         MixConfig(rounds=-1)
 
 

@@ -51,7 +51,7 @@ def test_importing_octavo_does_not_import_torch() -> None:
         ({"sede": 1}, r"ngram has no setting 'sede'; did you mean seed\?"),
         ({"zzz": 1}, "ngram has no setting 'zzz'; it has order, estimator"),
         ({"order": "3"}, "order must be a whole number: order='3'"),
-        ({"order": 0}, "order must be from 1 to 64: order=0"),
+        ({"order": 0}, "order must be at least 1: order=0"),
         ({"estimator": "magic"}, "estimator must be one of kneser-ney, mle"),
         ({"tokenizer": "nonsense"}, "there is no tokenizer named 'nonsense'"),
         ({"preprocess": ["upper"]}, "there is no preprocessing step named 'upper'"),

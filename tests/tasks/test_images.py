@@ -252,7 +252,7 @@ def test_the_side_of_a_patch_divides_the_image() -> None:
         ({"attention": "sparse"}, "attention must be one of"),
         ({"attention": "local", "pool": "token"}, "try --attention global"),
         ({"positions": "rotary", "width": 12, "heads": 2}, "multiple of 4"),
-        ({"patch": -1}, "must not be negative"),
+        ({"patch": -1}, "patch must be at least 0"),
         ({"layers": 0}, "layers"),
     ],
 )

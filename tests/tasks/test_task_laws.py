@@ -5,38 +5,33 @@ foreign or damaged folder is refused, and an old run stays until the new one is 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors
+import safetensors.torch
 import torch
 
 import octavo
 from cli_processes import start_cli, start_two
 from octavo.errors import UserError
+from octavo.io.integrity import check_hashes
 from octavo.io.lock import lock_file
-from octavo.io.run_folder import CONFIG, STATE, TENSORS
+from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
+from octavo.io.tensors import write_tensors
 from octavo.tasks.task import TASKS
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
 from old_runs import write_texts
 from run_equality import assert_same, rows
+from task_commands import SETTINGS, STEPS, command, train
 
-GPT = {"width": 16, "layers": 1, "heads": 2}
-SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {  # the model, the data, and what makes it small
-    "language": ("gru", "text.txt", {"width": 16, "layers": 1, "batch_size": 4, "sequence_length": 8, "dropout": 0.2}),
-    "masked": ("bert", "text.txt", {**GPT, "context": 32, "batch_size": 4, "vocab_size": 120, "dropout": 0.2}),
-    "translation": ("seq2seq", "pairs.tsv", {**GPT, "vocab_size": 300, "batch_size": 128, "dropout": 0.2}),
-    "classification": ("dan", "moods.tsv", {"width": 8, "batch_size": 8}),
-    "images": ("vit", "images", {**GPT, "patch": 4, "batch_size": 8, "dropout": 0.2}),
-    "facts": ("facts", "people-16", {
-        **GPT, "context": 96, "pretrain_epochs": 4, "pretrain_batch_size": 8, "batch_size": 8, "dropout": 0.2,
-    }),
-}  # fmt: skip
-STEPS = 9
 CLOSE = 1e-3  # relative: processes add gradients up in another order, and Muon computes in bfloat16
 
 
@@ -49,26 +44,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     write_texts(folder)
     return folder
-
-
-def arguments(task: str, data: Path) -> tuple[str, str, dict[str, Any]]:
-    model, source, settings = SETTINGS[task]
-    usual = {"budget": f"{STEPS}steps", "evaluations": 3, "checkpoint_seconds": 0.0, "precision": "float32", "ema": 0.5}
-    return model, source if task == "facts" else str(data / source), {**usual, **settings}
-
-
-def train(task: str, data: Path, out: Path, **changes: Any) -> Any:
-    model, source, settings = arguments(task, data)
-    return octavo.train(model, source, out=out, device="cpu", **{**settings, **changes})
-
-
-def command(task: str, data: Path, out: Path, **changes: Any) -> list[str]:
-    model, source, settings = arguments(task, data)
-    flags = [
-        word for key, value in {**settings, **changes}.items() for word in (f"--{key.replace('_', '-')}", str(value))
-    ]
-    words = ["classify", "train"] if task == "classification" else ["train"]
-    return [*words, model, source, *flags, "--device", "cpu", "--out", str(out)]
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +76,7 @@ def test_killed_again_and_again_and_resumed_equals_undisturbed_to_the_bit(
         with pytest.raises(KilledError):
             octavo.resume(run) if n else train(task, data, run)
         monkeypatch.undo()
+        check_hashes(run, read_record(run))  # its weights are whole at any time, and its own
     octavo.resume(run)
     assert_same(run, undisturbed[task])
 
@@ -166,11 +142,29 @@ DAMAGE = {
     "a format of the future": lambda run: change(run, format=99),
     "somebody else's config": lambda run: (run / CONFIG).write_text('{"name": "x"}'),
     "no JSON": lambda run: (run / CONFIG).write_text("{"),
+    "a flipped bit": lambda run: flip_bit(run / TENSORS),
+    "another run's weights": lambda run: rewrite(run, lambda tensor: -tensor),
+    "weights that are no numbers": lambda run: rewrite(run, lambda tensor: tensor * torch.nan, forge=True),
+    "infinite weights": lambda run: rewrite(run, lambda tensor: tensor.abs().add(1) * torch.inf, forge=True),
 }
 
 
 def change(run: Path, **values: Any) -> None:
     (run / CONFIG).write_text(json.dumps(json.loads((run / CONFIG).read_text()) | values))
+
+
+def flip_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-7] ^= 4
+    path.write_bytes(data)
+
+
+def rewrite(run: Path, new: Callable[[torch.Tensor], torch.Tensor], forge: bool = False) -> None:
+    """Other weights of the same shapes, in a whole file; `forge`: with their hash in config.json."""
+    tensors = safetensors.torch.load_file(run / TENSORS)
+    digest = write_tensors({k: new(t) if t.is_floating_point() else t for k, t in tensors.items()}, run / TENSORS)
+    if forge:
+        change(run, sha256={"tensors": digest})
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -182,6 +176,29 @@ def test_a_foreign_or_damaged_folder_is_refused(
     DAMAGE[damage](run)
     with pytest.raises(UserError):
         octavo.load(run)
+
+
+@pytest.mark.parametrize("task", sorted(SETTINGS.keys() - {"images"}))  # which have no tokenizer
+def test_another_tokenizer_is_refused(task: str, undisturbed: dict[str, Path], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(undisturbed[task], tmp_path / "run"))
+    (run / TOKENIZER).write_text((run / TOKENIZER).read_text() + "\n")
+    with pytest.raises(UserError, match=r"tokenizer\.json is not the file that was saved with this run"):
+        octavo.load(run)
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_a_damaged_checkpoint_and_that_of_another_run_are_refused(
+    task: str, data: Path, undisturbed: dict[str, Path], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(undisturbed[task], tmp_path / "run"))
+    flip_bit(run / STATE / FILE)
+    with pytest.raises(UserError, match="do not match the hash in it"):
+        octavo.resume(run, budget=f"{STEPS + 2}steps")
+    about = safetensors.safe_open(undisturbed[task] / STATE / FILE, "pt").metadata()
+    tensors = safetensors.torch.load_file(undisturbed[task] / STATE / FILE)
+    write_tensors(tensors, run / STATE / FILE, {k: v for k, v in about.items() if k != "sha256"} | {"run": "0" * 64})
+    with pytest.raises(UserError, match="the checkpoint of another run"):
+        octavo.resume(run, budget=f"{STEPS + 2}steps")
 
 
 @pytest.mark.parametrize("task", sorted(SETTINGS.keys() - {"facts"}))  # whose people are made up: nothing can change
@@ -215,11 +232,10 @@ def test_a_finished_run_stays_until_the_one_in_its_place_is_finished(
     with pytest.raises(KilledError):
         train(task, data, run, seed=5, force=True)
     monkeypatch.undo()
-    before = tmp_path / "run.before"
-    torch.testing.assert_close(octavo.load(before).model.state_dict(), weights, rtol=0, atol=0)
+    torch.testing.assert_close(octavo.load(run).model.state_dict(), weights, rtol=0, atol=0)  # as long as it trains
     octavo.resume(run)
-    assert not before.exists()
     assert json.loads((run / CONFIG).read_text())["seed"] == 5
+    assert os.listdir(tmp_path) == ["run"]
 
 
 @pytest.mark.parametrize("task", SETTINGS)

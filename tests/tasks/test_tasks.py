@@ -18,6 +18,7 @@ from octavo.io.run_folder import read_record
 from octavo.models.encoder_decoder import Sizes
 from octavo.studio import ModelCache, Studio
 from octavo.studio.routes.runs import RunRows
+from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks import run_rows
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.encoder import Encoder
@@ -135,7 +136,7 @@ def test_runs_are_listed_by_the_text_they_were_measured_on(folder: Path, capsys:
     assert out.index("text.txt, ") < out.index("kn-a") < out.index("bag-a")
     shown = Studio(ModelCache(folder / "texts", device="cpu"))
     try:
-        rows = {row["run"]: row["text"] for row in RunRows(shown).all()}
+        rows = {row["run"]: row["text"] for row in RunRows(shown).all(Ticket(FairLock()))}
     finally:
         shown.close()
     assert rows["kn-a"] == rows["bag-a"] != rows["kn-b"] == rows["bag-b"]

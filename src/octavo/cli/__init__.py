@@ -17,7 +17,7 @@ from octavo.cli.help import asked_for, show_help
 from octavo.cli.memory_limit import watch_imports
 from octavo.cli.termination import terminable
 from octavo.cli.verbosity import take_max_bytes, take_verbosity, with_verbosity
-from octavo.errors import EncodingError, Stopped, UserError, did_you_mean, is_out_of_memory
+from octavo.errors import EncodingError, Stopped, UserError, did_you_mean, is_out_of_memory, one_line
 from octavo.io.limits import with_max_bytes
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
@@ -125,7 +125,7 @@ def _system_error(error: OSError) -> str:
 
 
 def _print_error(message: str) -> None:
-    print("octavo: " + " ".join(message.splitlines()), file=sys.stderr)
+    print("octavo: " + one_line(message), file=sys.stderr)
 
 
 def _discard_output() -> None:

@@ -21,8 +21,8 @@ from octavo import __version__
 from octavo.errors import UserError, is_out_of_memory
 from octavo.io.encoding import UTF8
 from octavo.io.files import whole_file
+from octavo.io.partial_files import delete_folder, is_part
 from octavo.io.run_folder import CONFIG, OURS, STATE, TENSORS, TOKENIZER, read_record
-from octavo.io.scratch import discard_folder
 from octavo.io.system import read_at
 from octavo.tasks import api
 from octavo.tasks.run import Run, load
@@ -128,8 +128,8 @@ def in_one_line(error: Exception) -> str:
 def train_or_resume(cell: Cell, folder: Path, sources: Sequence[str], **settings: Any) -> Run:
     """The cell's run: as it is where it is finished, resumed where it was stopped, else trained."""
     path = folder / cell.key
-    if path.is_dir() and not (path / CONFIG).is_file() and not set(os.listdir(path)) - set(OURS):
-        discard_folder(path)  # a kill left some of its files
+    if path.is_dir() and CONFIG not in (names := os.listdir(path)) and all(map(is_ours, names)):
+        delete_folder(path)  # a kill left some of its files
     if (path / CONFIG).is_file():
         training = read_record(path).get("training", {})
         is_finished = not training or training.get("finished")
@@ -138,12 +138,17 @@ def train_or_resume(cell: Cell, folder: Path, sources: Sequence[str], **settings
         if not is_finished and (path / STATE / FILE).is_file():
             resumed: Run = api.resume(path, measure=False)
             return resumed
-        discard_folder(path)  # it was killed before there was a checkpoint, or is damaged
+        delete_folder(path)  # it was killed before there was a checkpoint, or is damaged
     budget = {"budget": cell.budget} if cell.budget else {}
     run: Run = api.train(
         cell.model, sources, out=path, seed=cell.seed, measure=False, **{**cell.settings, **budget, **settings}
     )
     return run
+
+
+def is_ours(name: str) -> bool:
+    """Whether a file of that name in a run's folder is one that octavo writes there."""
+    return name in OURS or is_part(name)
 
 
 def identity_of(path: Path) -> Json:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,11 +24,11 @@ from octavo.errors import Stopped, UserError
 from octavo.experiments.cell import FINISHED, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
-from octavo.io.files import PART, write_text
+from octavo.io.files import write_text
 from octavo.io.json_text import parse_json
 from octavo.io.lock import locked
+from octavo.io.partial_files import delete_folder, is_part, sweep_all
 from octavo.io.run_folder import COMPARISON, CONFIG
-from octavo.io.scratch import discard_folder, sweep_scratch
 from octavo.models.parts.checks import check_positive
 
 HEADER, CELLS = "experiment.json", "cells"
@@ -98,7 +97,7 @@ class Store:
         run = self.folder / cell.key
         is_ours = cell.is_trained_here and (run / CONFIG).is_file()
         if is_ours and self._read(cell.key).get("training") != plain_json(cell.training):
-            discard_folder(run)
+            delete_folder(run)
         _write(self._path(cell.key), {"status": STARTED, "training": cell.training, "cell": asdict(cell)})
 
     def save(self, outcome: Outcome) -> None:
@@ -138,9 +137,9 @@ def check_numbers(value: Any) -> None:
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Within it, no other command works in an experiment's folder; what killed ones left half deleted there goes."""
+    """Within it, no other command works in an experiment's folder; what killed ones left there goes."""
     with locked(folder, "runs an experiment"):
-        sweep_scratch(folder)
+        sweep_all(folder)
         yield
 
 
@@ -148,9 +147,7 @@ def check_folder(folder: Path, kind: str, ours: Sequence[str] = ()) -> None:
     """Refuse a place where something stands that is not this experiment's; what a kill in its first save left is."""
     if not os.path.lexists(folder) or (folder / HEADER).is_file():
         return
-    parts = re.compile(rf"\.({'|'.join(map(re.escape, (HEADER, *ours)))})\.\w+{re.escape(PART)}")
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else None
-    names = names and {name for name in names if not parts.fullmatch(name)}
+    names = {path.name for path in folder.iterdir() if not is_part(path.name)} if folder.is_dir() else None
     if names is not None and names <= set(ours):
         return
     for name, earlier in BEFORE.items():

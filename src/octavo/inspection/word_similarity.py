@@ -50,8 +50,10 @@ class WordVectors:
         self.summary = summary or {}
         """How they were learnt: words, pairs, tokens, seconds, the loss of every epoch, and the text."""
         self.place = {word: row for row, word in reversed(list(enumerate(vectors.words)))}
-        length_W1 = np.linalg.norm(vectors.rows_WD, axis=1, keepdims=True)
-        self.unit_WD: NDArray[np.float32] = vectors.rows_WD / np.maximum(length_W1, np.float32(1e-30))
+        # In double precision: the square of a large number is infinite in single.
+        squares_W = np.einsum("wd,wd->w", vectors.rows_WD, vectors.rows_WD, dtype=np.float64)
+        length_W1 = np.sqrt(squares_W)[:, None].clip(1e-30)
+        self.unit_WD = np.divide(vectors.rows_WD, length_W1, np.empty_like(vectors.rows_WD), casting="same_kind")
 
     @property
     def words(self) -> list[str]:

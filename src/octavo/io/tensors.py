@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
+from octavo.io.integrity import write_hashed
 from octavo.io.memory import expect_random_access
 from octavo.io.progress import progress
 from octavo.io.run_folder import TENSORS
@@ -30,24 +30,25 @@ RENAMED_TENSORS = {  # parts of tensors' names, as version 0.1 wrote them
 PROGRESS_BYTES = 1 << 28  # of a model, from which reading it is worth a word
 
 
-def write_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> None:
-    """A safetensors file, tensor by tensor: the library's own writer first copies all of them into memory."""
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> str:
+    """A safetensors file, tensor by tensor: the library's own writer first copies all of them into memory. Returns its
+    hash."""
     with open(path, "wb") as file:
-        stream_tensors(tensors, file, about)
+        return stream_tensors(tensors, file, about)
 
 
-def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mapping[str, str] | None = None) -> None:
-    """The tensors in the safetensors format, with some text `about` them in its header."""
-    header: dict[str, Any] = {"__metadata__": dict(about)} if about else {}
+def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mapping[str, str] | None = None) -> str:
+    """The tensors in the safetensors format, with some text `about` them in its header; returns the file's hash."""
+    header: dict[str, Any] = {"__metadata__": dict(about or {})}
     end = 0
     for key, tensor in tensors.items():
         start, end = end, end + tensor.numel() * tensor.element_size()
         header[key] = {"dtype": SAFE_NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    head = json.dumps(header).encode()
-    head += b" " * (-len(head) % 8)  # the tensors then begin at a multiple of eight
-    file.write(len(head).to_bytes(8, "little") + head)
-    for tensor in tensors.values():
-        file.write(tensor.detach().cpu().contiguous().numpy().data)
+    return write_hashed(file, header, (_bytes_of(tensor) for tensor in tensors.values()))
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -30,7 +30,7 @@ from octavo.models import (
 )
 from octavo.models.bag import Bag
 from octavo.models.gpt import GPT
-from octavo.models.loading import shapes_only
+from octavo.models.loading import check_finite, shapes_only
 from octavo.models.mix import Mix
 from octavo.models.ngram import NGram
 from octavo.models.recurrent import GRU, LSTM, RNN
@@ -171,7 +171,9 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
     except (KeyError, TypeError, ValueError) as error:
         known = [spec.name for spec in language_models()]
         raise UserError(f"this is not the description of a model that octavo {known} knows: {error!r}") from error
-    model.load_tensors({key: value for key, value in tensors.items() if not key.startswith("parts.")})
+    own = {key: value for key, value in tensors.items() if not key.startswith("parts.")}
+    check_finite(own, spec_of(model).log_tables)
+    model.load_tensors(own)
     return model
 
 

@@ -5,15 +5,14 @@ B batch, T time, N tokens, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from octavo.config import Amount, check_ranges
 from octavo.core import LanguageModel
-from octavo.errors import UserError
 from octavo.models.cost.parts import Cache, Cost
 from octavo.models.parts.checks import check_distribution
 from octavo.models.spec import Fitted, ModelSpec
@@ -26,12 +25,11 @@ LIKELIEST = 20  # tokens that a page shows
 class BagConfig:
     """How a bag-of-words model is made."""
 
-    k: float = 1.0
+    k: Amount = 1.0
     """Added to every token's count; 0 gives maximum likelihood, and probability zero to what was never seen."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.k < math.inf:
-            raise UserError(f"k must be a number that is not negative: k={self.k}; try --k 1")
+        check_ranges(self)
 
 
 class Bag(LanguageModel[None]):
@@ -86,5 +84,6 @@ SPEC = ModelSpec(
     cost=lambda config, V, shape: Cost("bag", V, shape, (), (Cache(),), 8 * V, V),  # float64 probabilities
     views=(View("unigram", "Unigram", "token-table", "unigram"),),
     summarise=lambda model, tokens: f"bag of {tokens}, add-{model.config.k:g}", details=_likeliest,
+    log_tables=("logp_V",),
     equation="p(w) = (n(w) + k) / Σ_v (n(v) + k)",
 )  # fmt: skip

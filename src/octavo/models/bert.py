@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.config import Heads, Layers, Length, Range, Share, Width, check_ranges
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Part, Shape, attention_products, linear, output, repeated
 from octavo.models.cost.transformer import feed_forward_part, feed_forward_saved, norms, out_part, qkv_part
@@ -38,23 +39,23 @@ class BertConfig:
 
     RENAMED: ClassVar[dict[str, str]] = RENAMED_FEED_FORWARD
 
-    width: int = 128
+    width: Width = 128
     """The size of a token's vector."""
-    layers: int = 4
+    layers: Layers = 4
     """Number of blocks, each of attention and a feed-forward layer."""
-    heads: int = 4
+    heads: Heads = 4
     """Number of attention heads, each with its share of the width."""
-    feed_forward_width: int = 0
+    feed_forward_width: Annotated[int, Range(0, 1 << 20)] = 0
     """The inner width; 0: four times the width."""
-    context: int = 128
+    context: Length = 128
     """The longest text, in tokens; training rows are as long."""
-    segments: int = 2
+    segments: Annotated[int, Range(1, 1 << 16)] = 2
     """Kinds of sentence: the first of a pair, the second."""
     feed_forward: Literal["gelu-exact", "gelu", "relu2"] = "gelu-exact"
     """The inner layer's activation."""
-    norm_eps: float = 1e-12
+    norm_eps: Annotated[float, Range(0, 1.0, above=True)] = 1e-12
     """What is added to the variance before its root is divided by."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout: of embeddings, attention weights, and of what each part adds to the residual stream."""
     tied: bool = True
     """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
@@ -64,7 +65,7 @@ class BertConfig:
     """What it learns from: masked words, does the sentence follow, are they in order, which words were replaced."""
 
     def __post_init__(self) -> None:
-        check_positive("segments", self.segments, 2)
+        check_ranges(self)
         if len(set(self.tasks)) < len(self.tasks):
             raise UserError(f"a task is learnt once: tasks={' '.join(self.tasks)}; name each once")
         if not self.pooler and any(task in PAIRED for task in self.tasks):

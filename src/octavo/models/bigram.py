@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from octavo.config import CountOrZero, LearningRate, Length, Width, check_ranges
 from octavo.core import LanguageModel
-from octavo.errors import UserError
-from octavo.models.parts.checks import check_not_negative, check_positive
 from octavo.ops.tracing import is_tracing, tap
 
 SPREAD = 0.4  # standard deviation of vectors that are drawn: the hidden layer starts where the sigmoid is steep
@@ -30,26 +29,21 @@ class BigramConfig:
 
     vectors: str = ""
     """Word vectors to start from: a file in GloVe's or word2vec's text format, or glove-6b-50d; without it, drawn."""
-    dim: int = 50
+    dim: Width = 50
     """Dimensions of a token's vector."""
-    hidden: int = 50
+    hidden: Width = 50
     """Hidden units."""
-    steps: int = 800
+    steps: CountOrZero = 800
     """At most so many steps of training; the rate falls to zero over them."""
-    batch: int = 128
+    batch: Length = 128
     """About so many distinct tokens, with all that was counted after them, make a step."""
-    rate: float = 0.03
+    rate: LearningRate = 0.03
     """Adam's rate at the start."""
-    patience: int = 5
+    patience: CountOrZero = 5
     """Stop after so many times 50 steps that bring nothing better on held-out text; 0 takes all steps."""
 
     def __post_init__(self) -> None:
-        for name, usual in (("dim", 50), ("hidden", 50), ("batch", 128)):
-            check_positive(name, getattr(self, name), usual)
-        for name, usual in (("steps", 800), ("patience", 5)):
-            check_not_negative(name, getattr(self, name), f"try --{name} {usual}")
-        if not 0 < self.rate <= 10:
-            raise UserError(f"rate must be above 0 and at most 10: rate={self.rate}; try --rate 0.03")
+        check_ranges(self)
 
 
 class Weights(NamedTuple):

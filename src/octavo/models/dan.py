@@ -7,38 +7,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.config import check_fields
-from octavo.errors import UserError
-from octavo.models.parts.checks import check_dropout
+from octavo.config import Amount, Count, CountOrZero, Range, Share, Width, check_ranges
 from octavo.models.spec import ModelSpec
 from octavo.text.bag_of_ngrams import Bags
 
 MOST_BITS = 28
+MAX_NGRAMS = 16  # words: the table of a text's n-grams has a column for each length
 
 
 @dataclass(frozen=True)
 class HeadConfig:
     """Settings of the MLP."""
 
-    hidden: int = 100
+    hidden: Width = 100
     """Width of the hidden layers."""
-    layers: int = 1
+    layers: Annotated[int, Range(0, 1 << 12)] = 1
     """Number of hidden layers; 0: a single linear layer."""
-    dropout: float = 0.3
+    dropout: Share = 0.3
     """Dropout probability of each layer's inputs."""
 
     def __post_init__(self) -> None:
-        if self.hidden < 1 or self.layers < 0:
-            raise UserError(
-                f"hidden must be at least 1 and layers not negative: hidden={self.hidden}, layers={self.layers}"
-            )
-        check_dropout(self.dropout, example=0.3)
+        check_ranges(self)
 
 
 class Head(nn.Module):
@@ -72,30 +67,27 @@ class DanConfig:
 
     vectors: str = ""
     """Start from these word vectors (glove-6b-50d, or a text file); without, they are learnt from nothing."""
-    width: int = 100
+    width: Width = 100
     """Width of a word's vector, where it is learnt from nothing."""
-    hidden: int = 100
+    hidden: Width = 100
     """Width of the layers above the average."""
-    layers: int = 2
+    layers: Annotated[int, Range(0, 1 << 12)] = 2
     """How many; 0: the classes are read off the average."""
-    dropout: float = 0.3
+    dropout: Share = 0.3
     """The share of a layer's inputs that training leaves out."""
-    word_dropout: float = 0.3
+    word_dropout: Share = 0.3
     """The share of words that training leaves out of each text."""
-    ngrams: int = 1
+    ngrams: Annotated[int, Range(1, MAX_NGRAMS)] = 1
     """2: pairs of neighbours have vectors too, 3: threes as well."""
-    buckets: int = 1 << 16
+    buckets: Annotated[int, Range(1, 1 << MOST_BITS)] = 1 << 16
     """How many vectors the n-grams share."""
-    min_count: int = 2
+    min_count: Count = 2
     """Words that occur less often are left out, unless they have a vector to start from."""
-    spare: int = 50_000
+    spare: CountOrZero = 50_000
     """So many words of `vectors` are kept though training has not seen them."""
 
     def __post_init__(self) -> None:
-        HeadConfig(self.hidden, self.layers, self.dropout)
-        check_fields(self, "at least 1", lambda n: n >= 1, "width", "ngrams", "buckets", "min_count")
-        check_fields(self, "at least 0", lambda n: n >= 0, "spare")
-        check_dropout(self.word_dropout, "word_dropout", 0.3)
+        check_ranges(self)
 
 
 class Dan(nn.Module):
@@ -133,27 +125,19 @@ class Dan(nn.Module):
 class LinearConfig:
     """A weight for each word, n-gram and class."""
 
-    ngrams: int = 2
+    ngrams: Annotated[int, Range(1, MAX_NGRAMS)] = 2
     """2: words and pairs of neighbours, 3: threes too, 1: words alone."""
-    bits: int = 20
+    bits: Annotated[int, Range(1, MOST_BITS)] = 20
     """N-grams are hashed into 2 to this power slots."""
-    smooth: float = 1.0
+    smooth: Annotated[float, Range(0, 1e9, above=True)] = 1.0
     """Added to every count of the Naive Bayes weights that the fit starts from."""
-    penalty: float = 0.1
+    penalty: Amount = 0.1
     """How strongly weights are held to the Naive Bayes ones."""
-    steps: int = 15
+    steps: Annotated[int, Range(0, 1_000_000)] = 15
     """Of the fit (L-BFGS); 0: Naive Bayes alone."""
 
     def __post_init__(self) -> None:
-        if self.ngrams < 1 or not 1 <= self.bits <= MOST_BITS or self.steps < 0:
-            raise UserError(
-                f"ngrams must be at least 1, bits from 1 to {MOST_BITS} and steps not negative: "
-                f"ngrams={self.ngrams}, bits={self.bits}, steps={self.steps}"
-            )
-        if not self.smooth > 0 or not self.penalty >= 0:
-            raise UserError(
-                f"smooth must be above 0 and penalty not negative: smooth={self.smooth}, penalty={self.penalty}"
-            )
+        check_ranges(self)
 
 
 class Linear(nn.Module):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import torch
@@ -24,7 +25,20 @@ def shapes_only(make: Callable[[], M], tensors: Mapping[str, Tensor], layers: in
         raise UserError(f"no tensor can be as large as the config says: {error}") from error
 
 
-def filled(make: Callable[[], M], tensors: Mapping[str, Tensor], layers: int = 0) -> M:
+def check_finite(tensors: Mapping[str, Tensor], log_tables: Sequence[str] = ()) -> None:
+    """Refuse weights that are NaN or infinite; tensors in `log_tables`, of log-probabilities, may be minus infinity."""
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or math.isfinite(float(tensor.sum())):
+            continue  # one sum is much faster than looking at every number, and says so where all of them are finite
+        usable = tensor.isfinite() | tensor.isneginf() if name in log_tables else tensor.isfinite()
+        if wrong := int((~usable).sum()):
+            raise UserError(
+                f"weights must be finite numbers: {wrong:,} of {tensor.numel():,} in {name} are not; the file is "
+                "damaged, or training has failed; train the model again"
+            )
+
+
+def filled(make: Callable[[], M], tensors: Mapping[str, Tensor], layers: int = 0, log_tables: Sequence[str] = ()) -> M:
     """The module that `make` makes, with these tensors, in evaluation mode."""
     model = shapes_only(make, tensors, layers)
     own = model.state_dict()
@@ -36,6 +50,7 @@ def filled(make: Callable[[], M], tensors: Mapping[str, Tensor], layers: int = 0
                 f"tensor {name} must be of floating point and have the shape {tuple(own[name].shape)}: the file has "
                 f"{tensor.dtype} {tuple(tensor.shape)}; it is of another model"
             )
+    check_finite(tensors, log_tables)
     model.load_state_dict(dict(tensors), assign=True)
     for parameter in model.parameters():
         parameter.requires_grad_(True)

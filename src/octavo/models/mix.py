@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from octavo.config import Range, check_ranges
 from octavo.core import MAX_REWIND_TOKENS, LanguageModel, Session, scan
 from octavo.errors import UserError
-from octavo.models.parts.checks import check_distribution, check_not_negative
+from octavo.models.parts.checks import check_distribution
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import Table, View
 from octavo.ops.tracing import is_tracing
@@ -29,11 +30,11 @@ class MixConfig:
 
     by_class: bool = True
     """Weights for each context class (as each length of the longest matched n-gram); --no-by-class: one for all."""
-    rounds: int = 100
+    rounds: Annotated[int, Range(0, 1_000_000)] = 100
     """At most so many rounds of expectation-maximisation."""
 
     def __post_init__(self) -> None:
-        check_not_negative("rounds", self.rounds, "try --rounds 100")
+        check_ranges(self)
 
 
 class Mix(LanguageModel[State]):
@@ -205,6 +206,6 @@ SPEC = ModelSpec(
     views=(View("votes", "Votes", "token-table", "votes"),),
     candidates=lambda seconds, device: [Candidate("mix", "mixture", "mix")],
     summarise=lambda model, tokens: f"mix of {', '.join(map(short_title, model.parts))} of {tokens}",
-    details=_weights, parts=lambda model: model.parts,
+    details=_weights, log_tables=("logw_GI",), parts=lambda model: model.parts,
     equation="p(w | c) = Σ_i w_{i,g(c)} p_i(w | c), where g(c) is the class of the context c",
 )  # fmt: skip

@@ -5,19 +5,18 @@ B batch, T time, V vocabulary, D hidden units, I inputs of a layer, G = gates ×
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.config import Layers, Range, Share, Width, check_ranges
 from octavo.core import LanguageModel
-from octavo.errors import UserError
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
-from octavo.models.parts.checks import check_choices, check_dropout, check_positive
+from octavo.models.parts.checks import check_choices
 from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, Tap, View
 from octavo.ops.recurrent import GATES, Cell, Weights, layer, step
@@ -31,26 +30,22 @@ SCORED_TOKENS = 4096  # by one call; more would only take memory
 class RecurrentConfig:
     """How a recurrent network is made."""
 
-    width: int = 256
+    width: Width = 256
     """Hidden units of each layer, and the size of a token's embedding."""
-    layers: int = 2
+    layers: Layers = 2
     """How many layers, each reading the one below."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout: of embeddings, between layers and before the output."""
     tied: bool = True
     """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     init: Init = "orthogonal"
     """How recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
-    forget_bias: float = 1.0
+    forget_bias: Annotated[float, Range(-1000, 1000.0)] = 1.0
     """lstm: the bias the forget gate starts with, so that the cell at first remembers."""
 
     def __post_init__(self) -> None:
-        check_positive("width", self.width, 256)
-        check_positive("layers", self.layers, 2)
-        check_dropout(self.dropout)
+        check_ranges(self)
         check_choices(self)
-        if not math.isfinite(self.forget_bias):
-            raise UserError(f"forget_bias must be finite: forget_bias={self.forget_bias}; try --forget-bias 1")
 
 
 class Layer(nn.Module):

@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.config import LengthOrZero, Share, Width, check_ranges
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear
-from octavo.models.parts.checks import check_choices, check_dropout, check_not_negative, check_positive
+from octavo.models.parts.checks import check_choices
 from octavo.models.recurrent import TAPS, Embedded, Init, Layer, gates_view, init_matrix, short_budget, vocabulary_part
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, MEMORY_ATTENTION
@@ -30,15 +31,15 @@ class RNNAttentionConfig:
 
     cell: Literal["rnn", "gru"] = "rnn"
     """The recurrent step."""
-    width: int = 256
+    width: Width = 256
     """Hidden units, and the size of a token's embedding."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """The share of values dropped while training: of embeddings and before the output."""
     tied: bool = True
     """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     score: ScoreKind = "scaled"
     """How a state is matched with an earlier one: s·h, s·h / sqrt(D), or v·tanh(W s + U h)."""
-    memory: int = 64
+    memory: LengthOrZero = 64
     """Number of earlier states that it attends to; 0: all."""
     norm: bool = True
     """Bring each state to a mean square of one before it is used; --no-norm lets h = s + a grow step by step."""
@@ -46,10 +47,8 @@ class RNNAttentionConfig:
     """How the recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_choices(self)
-        check_positive("width", self.width, 256)
-        check_dropout(self.dropout)
-        check_not_negative("memory", self.memory, "try --memory 64, or 0 for all")
 
 
 class RNNAttention(Embedded):

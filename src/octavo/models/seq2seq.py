@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.config import Heads, Layers, Length, Range, Share, Width, check_ranges
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Part, Shape, attention_products, linear, output, repeated
 from octavo.models.cost.transformer import feed_forward_part, norms
 from octavo.models.encoder_decoder import EncoderDecoder, Memory, Sizes, embeddings_part
 from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
 from octavo.models.parts.block import Block, TransformerBlock, add_positions
-from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
+from octavo.models.parts.checks import check_choices
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig, shared_parts
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_tables
 from octavo.models.spec import ModelSpec
@@ -39,21 +40,21 @@ class Seq2SeqConfig:
 
     RENAMED: ClassVar[dict[str, str]] = RENAMED_FEED_FORWARD
 
-    width: int = 256
+    width: Width = 256
     """The size of a token's vector."""
-    layers: int = 4
+    layers: Layers = 4
     """Blocks of the encoder."""
-    decoder_layers: int = 0
+    decoder_layers: Annotated[int, Range(0, 1 << 12)] = 0
     """Blocks of the decoder; 0: as many as the encoder's."""
-    heads: int = 4
+    heads: Heads = 4
     """Number of attention heads, each with its share of the width."""
     feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
     """The feed-forward layer's activation; gated: SwiGLU."""
-    feed_forward_width: int = 0
+    feed_forward_width: Annotated[int, Range(0, 1 << 20)] = 0
     """The inner width; 0: four times the width, or with a gate 8/3 times."""
     positions: Literal["rotary", "learned", "sinusoidal", "none"] = "rotary"
     """Position encoding, of source and target each by itself."""
-    context: int = 256
+    context: Length = 256
     """The longest source and the longest target, in tokens."""
     norm: Literal["rms", "layer"] = "rms"
     """The norm before each part."""
@@ -63,14 +64,13 @@ class Seq2SeqConfig:
     """Biases in products and norms."""
     tied: Literal["all", "target", "none"] = "all"
     """One table for sources, targets and output (all needs a shared tokenizer), for the last two, or one for each."""
-    dropout: float = 0.3
+    dropout: Share = 0.3
     """Dropout: of embeddings, and of what each part adds to the residual stream."""
     init: Literal["zero", "gpt2"] = "zero"
     """zero: what each part adds is nothing at first. gpt2: normal with deviation 0.02, less where parts add up."""
 
     def __post_init__(self) -> None:
-        check_positive("layers", self.layers, 4)
-        check_not_negative("decoder_layers", self.decoder_layers)
+        check_ranges(self)
         check_choices(self)
         _ = self.parts(self.layers), self.parts(self.decoder_depth)  # which check the rest
 

@@ -13,10 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.config import Layers, Length, Share, Width, check_ranges
 from octavo.core import map_state
 from octavo.models.cost.parts import Cost, Part, Shape, linear, output, repeated
 from octavo.models.encoder_decoder import EncoderDecoder, Memory, Sizes, embeddings_part
-from octavo.models.parts.checks import check_choices, check_dropout, check_positive
+from octavo.models.parts.checks import check_choices
 from octavo.models.recurrent import Init, Layer, init_matrix
 from octavo.models.seq2seq import ALIGNMENT
 from octavo.models.spec import ModelSpec
@@ -33,26 +34,24 @@ class RecurrentSeq2SeqConfig:
 
     cell: Literal["gru", "lstm"] = "gru"
     """The recurrent step."""
-    width: int = 256
+    width: Width = 256
     """Hidden units of each layer and direction, and the size of a token's embedding."""
-    layers: int = 1
+    layers: Layers = 1
     """Layers of the encoder, each in both directions, and of the decoder."""
     score: Literal["dot", "additive", "none"] = "additive"
     """How what is written is matched with the source: s·(W h), or v·tanh(W s + U h); none: no attention at all."""
-    context: int = 256
+    context: Length = 256
     """The longest source and the longest target, in tokens."""
     tied: Literal["all", "target", "none"] = "all"
     """One table for sources, targets and output (all needs a shared tokenizer), for the last two, or one for each."""
-    dropout: float = 0.3
+    dropout: Share = 0.3
     """The share of values dropped while training: of embeddings, between layers and before the output."""
     init: Init = "orthogonal"
     """How recurrent matrices are drawn, gate by gate."""
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_choices(self)
-        for name, example in (("width", 256), ("layers", 1), ("context", 256)):
-            check_positive(name, getattr(self, name), example)
-        check_dropout(self.dropout)
 
 
 class RecurrentSeq2Seq(EncoderDecoder):

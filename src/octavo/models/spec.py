@@ -121,6 +121,8 @@ class ModelSpec:
     """Settings that a config has and does not use: advice leaves them out."""
     exports: tuple[str, ...] = ()
     """Formats that `octavo export` can write it in, besides ONNX, which takes every network: arpa, hf, gguf."""
+    log_tables: tuple[str, ...] = ()
+    """Names of tensors that hold log-probabilities, and so may be minus infinity; all others are finite when loaded."""
     equation: str = ""
     """What it computes, an equation a line in the letters of the code: h_t = tanh(W x_t + U h_{t-1} + b)."""
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.config import Heads, Layers, Range, Share, Width, check_ranges
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Part, Shape, attention_products, linear, repeated
 from octavo.models.cost.transformer import feed_forward_part, norms, out_part, qkv_part
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.block import TransformerBlock
-from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
+from octavo.models.parts.checks import check_choices, check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig, shared_parts
 from octavo.models.parts.feed_forward import Norm
 from octavo.models.recurrent import init_matrix
@@ -43,18 +44,18 @@ class VitConfig:
 
     RENAMED: ClassVar[dict[str, str]] = {"pattern": "attention"} | RENAMED_FEED_FORWARD
 
-    width: int = 64
+    width: Width = 64
     """The size of a patch's vector."""
-    layers: int = 4
+    layers: Layers = 4
     """Number of blocks, each of attention and a feed-forward layer."""
-    heads: int = 4
+    heads: Heads = 4
     """Number of attention heads, each with its share of the width."""
-    patch: int = 0
+    patch: Annotated[int, Range(0, 1 << 10)] = 0
     """The side of a patch in pixels; 0: about a seventh of the image's."""
     attention: str = "full"
     """Attention kind: full (all patches), local (neighbours), global (neighbours and a token that sees all), axial
     (the row and the column)."""
-    radius: int = 1
+    radius: Annotated[int, Range(0, 1 << 10)] = 1
     """local, global: how many rows and columns away a neighbour may be; 1: 3 x 3 patches."""
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
     """Position encoding of rows and columns."""
@@ -68,15 +69,13 @@ class VitConfig:
     """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are."""
     bias: bool = False
     """Biases in products and norms, as the first vision transformers have them."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout: of embeddings, and of what each part adds to the residual stream."""
 
     def __post_init__(self) -> None:
-        check_positive("layers", self.layers, 4)
+        check_ranges(self)
         check_choices(self)
         attention_kind(self.attention, "image")
-        for name in ("patch", "radius"):
-            check_not_negative(name, getattr(self, name))
         if self.attention == "local" and self.pool == "token":
             raise UserError(
                 "a token that sees all patches makes the attention global: pool=token; try --attention global"

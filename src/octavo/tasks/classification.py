@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.config import check_fields
+from octavo.config import Range, check_ranges
 from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
@@ -42,19 +42,19 @@ MAX_ONE_THREAD_CHARACTERS = 1 << 24  # in all texts, up to which one thread is e
 class ClassificationConfig(LabelledConfig):
     """The labelled texts, and how a classifier is made from them."""
 
-    epochs: int = 10
+    epochs: Annotated[int, Range(1, 1_000_000)] = 10
     """dan, head: how often to read every text, where there is no other --budget."""
     balance: bool = False
     """Every class counts the same in training, however few examples it has."""
     calibrate: bool = True
     """Set the temperature by a tenth of the training examples, held out; --no-calibrate leaves it at 1."""
-    folds: int = 0
+    folds: Annotated[int, Range(0, 10_000)] = 0
     """Measure by cross-validation with so many folds (10, say), and learn from all examples."""
     base: str = ""
     """head: the run, or the pretrained encoder (minilm), whose vectors it stands on."""
 
     def __post_init__(self) -> None:
-        check_fields(self, "at least 1", lambda n: n >= 1, "epochs")
+        check_ranges(self)
 
 
 @dataclass

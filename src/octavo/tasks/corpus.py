@@ -13,11 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.config import Count, Length, check_ranges
 from octavo.core import seeded_generator
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.io.memory import available
+from octavo.io.partial_files import TemporaryFolder
 from octavo.io.run_folder import TOKENIZER, read_record
 from octavo.models import MODELS, language_models
 from octavo.models.ngram.counting import Workspace
@@ -39,9 +41,9 @@ class TextConfig:
 
     tokenizer: str = "byte"
     """byte, char, word, bpe, or the path of a tokenizer.json, or of a run: then the tokenizer of that run."""
-    vocab_size: int | None = None
+    vocab_size: Length | None = None
     """bpe, word, wordpiece: the number of tokens, or of words at most."""
-    min_count: int | None = None
+    min_count: Count | None = None
     """word, char, closed: words or characters that occur less often are written as bytes, or are <unk>."""
     split: Literal["words", "space"] | None = None
     """word: split at spaces and punctuation, or at spaces alone."""
@@ -58,6 +60,7 @@ class TextConfig:
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if self.tokenizer not in TOKENIZERS and Path(self.tokenizer).is_dir():
             read_record(self.tokenizer)  # which refuses what is not a run
             object.__setattr__(self, "tokenizer", str(Path(self.tokenizer) / TOKENIZER))
@@ -159,13 +162,13 @@ def reading(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def temporary_folder(out: Path | None, size: int) -> tempfile.TemporaryDirectory[str] | None:
+def temporary_folder(out: Path | None, size: int) -> TemporaryFolder | None:
     """A folder for what a large text's tokens and counts are mapped from; None for a small one."""
     if size <= MAX_BYTES_IN_MEMORY:
         return None
     beside = out.absolute().parent if out is not None else Path(tempfile.gettempdir())
     beside.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(dir=beside, prefix=".octavo.", suffix=".tokens")
+    return TemporaryFolder(beside)
 
 
 def workspace_for(tokens: int, folder: Path | None) -> Workspace:

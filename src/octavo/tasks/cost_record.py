@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from octavo.config import Range, check_ranges
 from octavo.costs import Cost, Machine, Part, Prediction, on_meta, roofline, training_memory
 from octavo.costs.memory import SIZE, Optimizer, Precision
-from octavo.errors import UserError
 from octavo.io.files import size
-from octavo.models.parts.checks import check_not_negative
 from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.tasks.task import pick_device
 from octavo.training.loop_config import LoopConfig
@@ -33,18 +32,16 @@ class CostSettings:
     """muon: one number remembered for each of a matrix, two for each other; adamw: two for each."""
     measure: bool = True
     """--no-measure leaves this machine out: a few seconds, in which steps of training are timed."""
-    utilisation: float = roofline.UTILISATION
+    utilisation: Annotated[float, Range(0, 1.0, above=True)] = roofline.UTILISATION
     """The share of a machine's peak and bandwidth that is reached where training is not timed: an assumption."""
     precision: Precision = "bfloat16"
     """That of products and of what is saved for the backward pass; weights are trained in float32."""
-    tokens: int = 0
+    tokens: Annotated[int, Range(0, 10**18)] = 0
     """Tokens, images or sources to train on: says how long that takes; of an n-gram, how large its tables can be."""
 
     def __post_init__(self) -> None:
         roofline.named_gpu(self.gpu)
-        if not 0 < self.utilisation <= 1:
-            raise UserError(f"utilisation must be above 0 and at most 1: {self.utilisation}; try --utilisation 0.4")
-        check_not_negative("tokens", self.tokens, "try --tokens 1000000")
+        check_ranges(self)
 
     @property
     def trained_in(self) -> Precision:

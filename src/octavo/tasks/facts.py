@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.config import check_fields
+from octavo.config import LearningRate, Length, Range, Share, check_ranges
 from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
 from octavo.datasets.questions import MARK, Knowledge, Pair, open_knowledge
@@ -46,19 +46,19 @@ class FactsConfig:
 
     pretraining: bool = True
     """--no-pretraining learns from the questions alone."""
-    pretrain_epochs: int = 650
+    pretrain_epochs: Annotated[int, Range(1, 1_000_000)] = 650
     """Over the text."""
-    pretrain_batch_size: int = 128
+    pretrain_batch_size: Length = 128
     """Texts between two updates of the weights."""
-    pretrain_learning_rate: float = 0.006
+    pretrain_learning_rate: LearningRate = 0.006
     """The learning rate of pretraining at its highest."""
-    span: float = SPAN
+    span: Annotated[float, Range(0, 0.5, above=True)] = SPAN
     """The share of a text that is hidden, on average."""
-    mixed: float = 0.0
+    mixed: Share = 0.0
     """The share of questions among the texts of pretraining; 0 leaves them for finetuning."""
     encoding: str = "utf-8"
     """The encoding of the files: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
-    epochs: int = 0
+    epochs: Annotated[int, Range(0, 1_000_000)] = 0
     """Over the questions, where there is no other --budget; 0: 10, or 75 without pretraining."""
 
     RENAMED: ClassVar[dict[str, str]] = {
@@ -67,11 +67,7 @@ class FactsConfig:
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        check_fields(self, "at least 1", lambda n: n >= 1, "pretrain_epochs", "pretrain_batch_size")
-        check_fields(self, "at least 0", lambda n: n >= 0, "epochs")
-        check_fields(self, "above 0 and at most 0.5", lambda share: 0 < share <= 0.5, "span")
-        check_fields(self, "at least 0 and below 1", lambda share: 0 <= share < 1, "mixed", remedy="try --{} 0.25")
-        OptimizerConfig(learning_rate=self.pretrain_learning_rate)  # which refuses what cannot be
+        check_ranges(self)
 
 
 class FactsTask(Task[FactsRun, Knowledge]):

@@ -13,14 +13,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.config import check_fields, from_json
+from octavo.config import Range, check_ranges, from_json
 from octavo.core import eval_mode, seeded_generator
 from octavo.datasets.image_files import read_picture
 from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
@@ -124,18 +124,17 @@ VALIDATION_STEP = 10  # with early stopping, every so many training images are h
 class ImagesConfig:
     """Which images, and how they are shown to the model."""
 
-    shift: int = -1
+    shift: Annotated[int, Range(-1, 1 << 10)] = -1
     """By how many pixels, at most, each image is moved while learning, in either direction; -1: a fourteenth."""
     flip: bool = False
     """Mirror half of the images, left and right: for things, not for characters."""
-    side: int = 0
+    side: Annotated[int, Range(0, 1 << 10)] = 0
     """A folder of pictures: their width and height in pixels; 0: their own, or 32 where they differ."""
     split: Literal["shuffled", "last"] = "shuffled"
     """Where images have no test part, a fifth of each class is held out: drawn once and for all, or the last ones."""
 
     def __post_init__(self) -> None:
-        check_fields(self, "at least -1", lambda pixels: pixels >= -1, "shift")
-        check_fields(self, "at least 0", lambda pixels: pixels >= 0, "side")
+        check_ranges(self)
 
 
 class ImageTask(Task[ImageRun, Images]):

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from octavo.config import Length
 from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
 from octavo.models import find_spec
@@ -39,7 +40,7 @@ VALIDATION_BATCHES, TEST_BATCHES = 4, 16  # of the text held out for choices, an
 class MaskedConfig(MaskConfig):
     """The text, its vocabulary, and what is hidden of it."""
 
-    vocab_size: int = 8192
+    vocab_size: Length = 8192
     """Words and parts of words of the vocabulary."""
     valid: tuple[str, ...] = ()
     """Text to measure on; without it the last tenth of the corpus."""

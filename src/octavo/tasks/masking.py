@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.config import check_fields
+from octavo.config import Range, check_ranges
 from octavo.errors import UserError
 from octavo.tasks.sentences import Sentences
 from octavo.text.tokenizers.wordpiece import WordPiece
@@ -38,17 +38,17 @@ T = TypeVar("T")
 class MaskConfig:
     """How text is spoilt."""
 
-    share: float = 0.15
+    share: Annotated[float, Range(0, 1.0)] = 0.15
     """Of the tokens, to be predicted."""
-    masked: float = 0.8
+    masked: Annotated[float, Range(0, 1.0)] = 0.8
     """Of those, hidden behind [MASK]."""
-    random: float = 0.1
+    random: Annotated[float, Range(0, 1.0)] = 0.1
     """Of those, replaced by any token; the rest stays as it is."""
-    replaced: float = 0.15
+    replaced: Annotated[float, Range(0, 1.0)] = 0.15
     """Of the other tokens, if that is a task: replaced by one that occurs as often as it does in the text."""
 
     def __post_init__(self) -> None:
-        check_fields(self, "from 0 to 1", lambda share: 0 <= share <= 1, "share", "masked", "random", "replaced")
+        check_ranges(self)
         if self.masked + self.random > 1:
             raise UserError(f"masked and random are parts of one: {self.masked} + {self.random}; leave them out")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,16 +123,27 @@ def operations_of(record: Mapping[str, Any]) -> float | None:
     if name == "mix" and isinstance(parts, list):
         known = [operations_of(part) for part in parts[:64] if isinstance(part, Mapping)]
         return sum(one for one in known if one) or None
+    if (
+        record.get("task", "language") != "language"
+        or not isinstance(name, str)
+        or type(record.get("vocab")) is not int
+    ):
+        return None
+    return _operations(name, json.dumps(record.get("config", {})), record["vocab"])
+
+
+@lru_cache(maxsize=1024)  # a folder of many runs has few configurations
+def _operations(name: str, config: str, vocab: int) -> float | None:
     from octavo.costs import cost_of_config, one_token  # which need torch, and a list of runs does not
     from octavo.models import MODELS
 
-    if record.get("task", "language") != "language" or name not in MODELS or not isinstance(record.get("vocab"), int):
+    if name not in MODELS:
         return None
     try:
-        config: Any = from_json(MODELS[name].config, record.get("config", {}))
-        if getattr(config, "layers", 1) > MOST_LAYERS:
+        settings: Any = from_json(MODELS[name].config, json.loads(config))
+        if getattr(settings, "layers", 1) > MOST_LAYERS:
             return None
-        return cost_of_config(name, config, record["vocab"], one_token(config)).per_token("forward") or None
+        return cost_of_config(name, settings, vocab, one_token(settings)).per_token("forward") or None
     except UserError:  # a record of another octavo
         return None
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import torch
 
-from octavo.config import configs_from, from_json
+from octavo.config import LARGEST_INT, Range, configs_from, from_json
 from octavo.datasets.sources import SOURCES, where
 from octavo.errors import UserError
 from octavo.models import find_spec
@@ -50,7 +50,7 @@ class Recipe:
     settings: Any
     loop: LoopConfig
     optimizer: OptimizerConfig
-    seed: int = 0
+    seed: Annotated[int, Range(0, LARGEST_INT)] = 0
     device: str = "auto"
 
     def to_json(self) -> dict[str, Any]:
@@ -225,8 +225,12 @@ class Task(Generic[R, D]):
         source = about.get("source") if isinstance(about, Mapping) else None
         if not isinstance(source, list) or not all(isinstance(one, str) for one in source):
             raise UserError(f"{name} does not say what it was trained on; {remedy}")
+        try:
+            known = self.identity(record)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{name} does not say which data it was trained on: {error!r}; {remedy}") from error
         data = self.open(recipe, source)
-        if self.identity(self.describe(recipe, source, data)) != self.identity(record):
+        if self.identity(self.describe(recipe, source, data)) != known:
             raise UserError(f"{', '.join(source)} has changed since {name} was trained; {remedy}")
         return data
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from octavo.config import Length, check_ranges
 from octavo.core import seeded_generator
 from octavo.datasets.pairs import MULTI30K, NAMED, Lines, Pairs, open_pairs, read_lines
 from octavo.datasets.sources import SOURCES, where
@@ -50,7 +51,7 @@ class PairsConfig:
     """bpe, word, char, byte, or another tokenizer that is installed."""
     target_tokenizer: str = "same"
     """Another one for targets, where it is not the same."""
-    vocab_size: int = 8000
+    vocab_size: Length = 8000
     """bpe, word: tokens of a vocabulary."""
     shared: bool = True
     """One vocabulary for sources and targets; --no-shared learns one for each side."""
@@ -66,6 +67,7 @@ class PairsConfig:
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size", "tokens": "batch_size"}
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         for name in {self.tokenizer, self.target_tokenizer} - {"same"}:
             tokenizer_class(name)  # which refuses what is not installed
         if self.shared and self.target_tokenizer not in ("same", self.tokenizer):

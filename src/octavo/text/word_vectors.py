@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from octavo.datasets.sources import SOURCES, get_files
 from octavo.errors import UserError
-from octavo.io.compressed import stream
+from octavo.io.compressed import is_compressed, stream
 from octavo.io.files import whole_file
 from octavo.io.json_text import read_json_file
+from octavo.io.limits import check_memory
 from octavo.text.tokenizers.base import Tokenizer
 
 Rows = NDArray[np.float32]
@@ -32,6 +33,8 @@ Rows = NDArray[np.float32]
 MAX_LINE_BYTES = 1 << 20  # bytes; a row of 10,000 dimensions takes about a tenth of it
 MAX_COUNT_DIGITS = 18  # digits of a number in word2vec's first line; more is a word, not a number
 LARGEST = float(np.finfo(np.float32).max)  # beyond, a number would be infinite in a row
+MANY_ROWS = 1 << 16  # after so many, memory is asked for and repeated words are counted
+WORD_BYTES = 200  # of memory that a word takes beside its numbers
 MAX_ORIGIN_BYTES = 1 << 20
 ORIGIN_SUFFIX = ".json"  # of the file beside the vectors
 TEXT_FORMAT = "a line is a word and its numbers, with spaces between (GloVe's or word2vec's text format)"
@@ -163,10 +166,15 @@ def _parse(path: Path, wanted: set[bytes] | None) -> Vectors:
     for at, line in enumerate(_lines(path), 1):
         if at == 1 and (promised := _header(line)) >= 0:
             dim = int(line.split()[1])
+            _check_header(path, promised, dim)
             continue
         dim = dim or len(line.split()) - 1
         word, values = _row(line, dim, path, at)
         rows += 1
+        if rows % MANY_ROWS == 0:
+            check_memory(2 * numbers.itemsize * len(numbers) + WORD_BYTES * len(place), f"reading {path}")
+            if 2 * repeated > rows:
+                raise UserError(f"{path} repeats words in {repeated:,} of its first {rows:,} rows; {TEXT_FORMAT}")
         if word in place:
             repeated += 1
         elif wanted is None or word in wanted:
@@ -198,6 +206,15 @@ def _header(line: bytes) -> int:
     fields = line.split()
     counts = len(fields) == 2 and all(part.isdigit() and len(part) <= MAX_COUNT_DIGITS for part in fields)
     return int(fields[0]) if counts and int(fields[1]) else -1
+
+
+def _check_header(path: Path, rows: int, dim: int) -> None:
+    """Refuse a first line that promises more than the file can hold: a number takes two bytes, with its space."""
+    size = path.stat().st_size
+    if rows > MANY_ROWS and size and not is_compressed(path) and rows * 2 * (dim + 1) > size:
+        raise UserError(
+            f"{path} is not whole: {rows:,} vectors of {dim:,} numbers are promised, in {size:,} bytes; get it again"
+        )
 
 
 def _row(line: bytes, dim: int, path: Path, at: int) -> tuple[bytes, list[bytes]]:

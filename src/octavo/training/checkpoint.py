@@ -19,7 +19,8 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.io.run_folder import STATE, TENSORS
+from octavo.io.integrity import hash_tensors, run_start
+from octavo.io.run_folder import CONFIG, STATE, TENSORS, read_record
 from octavo.io.tensors import current_tensor_name, stream_tensors
 
 FILE = "training.safetensors"
@@ -63,7 +64,7 @@ class Checkpoint:
     def save(self, folder: Path) -> None:
         """Write it in place of the last one, which stays if this one cannot be written."""
         flat = {f"{kind}:{name}": t for kind, group in self.tensors.items() for name, t in group.items()}
-        about = {"format": FORMAT, "position": json.dumps(asdict(self.position), allow_nan=False)}
+        about = _run_of(folder) | {"format": FORMAT, "position": json.dumps(asdict(self.position), allow_nan=False)}
         with whole_file(folder / STATE / FILE) as file:
             stream_tensors(flat, file, about)
 
@@ -74,6 +75,7 @@ class Checkpoint:
         if not path.is_file():
             raise UserError(f"{folder} has no {STATE}/{FILE}, so it cannot be resumed; train it anew")
         try:
+            _check_whole(path, folder)
             with safetensors.safe_open(path, "pt") as opened:
                 about = opened.metadata() or {}
                 if about.get("format") != FORMAT:
@@ -88,6 +90,17 @@ class Checkpoint:
         if (value := grouped.pop("figure", {}).get("best")) is not None:  # where version 0.1 kept it
             position.best_value = float(value)
         return cls(position, grouped)
+
+
+def _check_whole(path: Path, folder: Path) -> None:
+    """Refuse a checkpoint whose bytes have changed, or that belongs to another run."""
+    found, own, run = hash_tensors(path)
+    if own and own != found:
+        raise UserError(
+            f"{path} is damaged: its bytes do not match the hash in it; copy the run again, or train it anew"
+        )
+    if (known := _run_of(folder).get("run", "")) and run != known:
+        raise UserError(f"{path} is the checkpoint of another run; copy the whole folder again, or train the run anew")
 
 
 def _position(saved: str) -> Position:
@@ -124,7 +137,13 @@ def carried_state(found: Mapping[str, Tensor], wanted: Sequence[Tensor], batch: 
 def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
     """The best weights so far as the run's own, so that a run can be used while it trains."""
     with whole_file(folder / TENSORS) as file:
-        stream_tensors(weights, file)
+        stream_tensors(weights, file, _run_of(folder))
+
+
+def _run_of(folder: Path) -> dict[str, str]:
+    """What the header of a file of tensors says of its run: the hash of the weights that training began with."""
+    start = run_start(read_record(folder)) if (folder / CONFIG).is_file() else ""
+    return {"run": start} if start else {}
 
 
 def copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -11,18 +11,17 @@ N words of the text, W words known, D dimensions, P pairs, M pairs in a step.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.config import check_fields
+from octavo.config import Count, LearningRate, Length, Range, Width, check_ranges
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
@@ -43,30 +42,26 @@ BREAK = -1  # between documents, in a list of words
 class GloveConfig:
     """How GloVe vectors are trained."""
 
-    dim: int = 50
+    dim: Width = 50
     """Dimensions of a vector."""
-    window: int = 10
+    window: Annotated[int, Range(1, 10_000)] = 10
     """The context window: words at most this far away count as neighbours."""
-    min_count: int = 5
+    min_count: Count = 5
     """Leave out words that occur less often; those around them move together."""
-    vocab_size: int | None = None
+    vocab_size: Length | None = None
     """The number of words at most; the most frequent are taken."""
     lower: bool = True
     """Lower-case all words; --no-lower makes capitals words of their own."""
-    epochs: int = 25
+    epochs: Annotated[int, Range(1, 1_000_000)] = 25
     """Passes over all pairs."""
-    learning_rate: float = 0.2
+    learning_rate: LearningRate = 0.2
     """AdaGrad's learning rate; higher than the paper's 0.05, because a step sums the gradients of many pairs."""
-    budget: float | None = None
+    budget: Annotated[float, Range(0, 1e9, above=True)] | None = None
     """Stop after so many seconds of training."""
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size", "rate": "learning_rate"}
 
     def __post_init__(self) -> None:
-        for name, usual in (("dim", 50), ("window", 10), ("min_count", 5), ("vocab_size", 20000), ("epochs", 25)):
-            check_fields(self, "at least 1", lambda n: n >= 1, name, remedy=f"try --{{}} {usual}")
-        above_0 = "above 0 and at most 10"
-        check_fields(self, above_0, lambda rate: 0 < rate <= 10, "learning_rate", remedy="try --{} 0.2")
-        check_fields(self, "a number above 0", lambda s: 0 < s < math.inf, "budget", remedy="try --{} 60")
+        check_ranges(self)
 
 
 class Near(NamedTuple):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from octavo.config import check_fields
+from octavo.config import Amount, CountOrZero, LengthOrZero, Range, check_ranges
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.training.schedule import Budget
@@ -17,17 +17,17 @@ class LoopConfig:
 
     budget: str = "180s"
     """How long to train: 180s, 3min, 5000steps, 20Mtokens of a text or 20kexamples of anything else."""
-    batch_size: int = 0
+    batch_size: LengthOrZero = 0
     """Examples (of language models: parallel streams) of an update, over all processes; 0: the model's default."""
-    sequence_length: int = 0
+    sequence_length: LengthOrZero = 0
     """Language models: tokens of each stream in an update (block size, length of BPTT); 0: the model's default."""
-    accumulate: int = 1
+    accumulate: Annotated[int, Range(1, 1 << 16)] = 1
     """Gradient accumulation: work through the batch in so many parts, with less memory and the same result."""
-    evaluations: int = 10
+    evaluations: Annotated[int, Range(1, 1_000_000)] = 10
     """Number of evaluations on validation data during training; a language model also writes a sample at each."""
-    patience: int = 0
+    patience: CountOrZero = 0
     """Early stopping: end after so many evaluations without an improvement; 0: never."""
-    checkpoint_seconds: float = 30.0
+    checkpoint_seconds: Amount = 30.0
     """Seconds between checkpoints."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast of matrix products where the hardware supports it."""
@@ -45,9 +45,7 @@ class LoopConfig:
     def __post_init__(self) -> None:
         if self.budget:
             Budget.parse(self.budget)
-        check_fields(self, "at least 1", lambda n: n >= 1, "accumulate", "evaluations", remedy="try --{} 1")
-        not_negative = ("batch_size", "sequence_length", "patience", "checkpoint_seconds")
-        check_fields(self, "at least 0", lambda n: n >= 0, *not_negative)
+        check_ranges(self)
         if self.batch_size and self.batch_size % self.accumulate:
             raise UserError(
                 f"accumulate must divide the batch: batch_size={self.batch_size}, accumulate={self.accumulate}; "

@@ -9,13 +9,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
-from octavo.config import check_fields
+from octavo.config import Amount, LearningRate, Range, Share, check_ranges
 from octavo.errors import UserError
 from octavo.training.distributed import is_sharded, placed_like, whole
 from octavo.training.schedule import learning_rate_factor
@@ -79,32 +79,27 @@ class OptimizerConfig:
 
     optimizer: Literal["muon", "adamw"] = "muon"
     """muon: the matrices inside the model by Muon, everything else by AdamW. adamw: everything by AdamW."""
-    learning_rate: float = 0.004
+    learning_rate: LearningRate = 0.004
     """AdamW's learning rate at its highest."""
-    muon_learning_rate: float = 0.0
+    muon_learning_rate: Annotated[float, Range(0, 10.0)] = 0.0
     """Muon's learning rate at its highest; 0: what suits the model."""
-    weight_decay: float = 0.1
+    weight_decay: Amount = 0.1
     """Weight decay of the matrices inside the model; embeddings, biases and norms have none."""
-    warmup: float = 0.02
+    warmup: Share = 0.02
     """Warm-up: the share of the budget in which the learning rate rises linearly."""
     decay: Literal["linear", "cosine", "none"] = "linear"
     """Learning-rate decay after the warm-up."""
-    clip: float = 1.0
+    clip: Amount = 1.0
     """Gradient clipping: the largest norm of the gradient; 0: off."""
-    label_smoothing: float = 0.0
+    label_smoothing: Share = 0.0
     """Label smoothing: the share of each target that is spread over all tokens or classes."""
-    ema: float = 0.0
+    ema: Share = 0.0
     """EMA: evaluate and save an exponential moving average of the weights with this decay, such as 0.99; 0: off."""
 
     RENAMED: ClassVar[dict[str, str]] = {"rate": "learning_rate", "matrix_rate": "muon_learning_rate"}
 
     def __post_init__(self) -> None:
-        above_0, usual = "above 0 and at most 10", "try --{} 0.01"
-        check_fields(self, above_0, lambda rate: 0 < rate <= 10, "learning_rate", remedy=usual)
-        check_fields(self, "from 0 to 10", lambda rate: 0 <= rate <= 10, "muon_learning_rate")
-        check_fields(self, "at least 0", lambda x: x >= 0, "weight_decay", "clip", remedy="try 0, which is none")
-        shares = ("warmup", "label_smoothing", "ema")
-        check_fields(self, "at least 0 and below 1", lambda share: 0 <= share < 1, *shares, remedy="try 0")
+        check_ranges(self)
 
     def suiting(self, model: nn.Module) -> OptimizerConfig:
         """With the model's default Muon learning rate, where Muon is used and none was given."""

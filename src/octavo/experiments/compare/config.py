@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from octavo import __version__
-from octavo.config import plain_json
+from octavo.config import LARGEST_INT, Range, check_ranges, plain_json
 from octavo.errors import UserError, did_you_mean
 from octavo.experiments.cell import first_part
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED
@@ -146,7 +146,7 @@ class CompareConfig:
     """The same for all neural models together, in equal shares."""
     quick: bool = False
     """A budget that is done in a few minutes."""
-    seeds: int = 1
+    seeds: Annotated[int, Range(1, 10_000)] = 1
     """Train what begins with random weights so many times, and show the mean and its interval."""
     pretrained: tuple[str, ...] = ()
     """Models that are only measured: run folders, GGUF files, Hugging Face folders, or smollm2."""
@@ -158,11 +158,11 @@ class CompareConfig:
     """JSON lines, parquet: where the text is."""
     encoding: str = "utf-8"
     """The encoding of the text: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
-    bytes: int = 0
+    bytes: Annotated[int, Range(0, LARGEST_INT)] = 0
     """Measure on at most so many bytes; 0: all that is held out, or as much as takes little beside the training."""
     prove: bool = True
     """The best model compresses the held-out text and restores it in the end; --no-prove leaves the proof out."""
-    seed: int = 0
+    seed: Annotated[int, Range(0, LARGEST_INT)] = 0
     """For first weights, the order of the text, dropout and samples."""
     device: str = "auto"
     """auto, cpu or cuda."""
@@ -173,8 +173,7 @@ class CompareConfig:
             raise UserError(f"how long to train can be said in one way: {' and '.join(given)} were given; choose one")
         for budget in filter(None, (self.budget, self.total)):
             Budget.parse(budget)
-        if self.seeds < 1 or self.bytes < 0:
-            raise UserError(f"seeds must be at least 1 and bytes not negative: {self.seeds}, {self.bytes}; try 3 and 0")
+        check_ranges(self)
         choose(self.models, candidates())
         pick_device(self.device)
 

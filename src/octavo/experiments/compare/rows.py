@@ -114,6 +114,8 @@ class CompareRow:
         if (row.bits_per_byte or 0.0) < 0 or row.impossible < 0:
             raise UserError(f"bits per byte must not be negative: {row.model} has {row.bits_per_byte}")
         infinite = row.impossible > 0 and row.error is None
+        if row.bits_per_byte is None and row.error is None and not infinite:
+            raise UserError(f"a row without bits per byte must say why: {row.model} does not")
         return replace(row, bits_per_byte=math.inf) if infinite else row
 
 

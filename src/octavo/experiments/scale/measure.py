@@ -22,7 +22,7 @@ from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_re
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
 from octavo.io.files import thousands
-from octavo.io.scratch import discard_folder
+from octavo.io.partial_files import delete_folder
 from octavo.models import parameter_count
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import score_text
@@ -109,7 +109,7 @@ def measure_point(cell: Cell, folder: Path) -> Json:
         run = api.train(cell.model, train_file, seed=cell.seed, measure=False, **{**cell.settings, **settings})
     score = score_text(run.model, run.tokenizer, valid, "held-out text")
     if (folder / cell.key).is_dir():
-        discard_folder(folder / cell.key)
+        delete_folder(folder / cell.key)
     return _values(cell, run) | {
         "bits_per_byte": plain_json(score.bits_per_byte), "impossible": score.impossible,
         "summary": f"{show_bits(score.bits_per_byte)} bits per byte",

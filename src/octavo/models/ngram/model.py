@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
+from octavo.config import Amount, CountOrZero, Range, check_ranges
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.io.memory import give_back
@@ -26,29 +27,29 @@ MIN_RELEASED = 1 << 22  # tokens or n-grams: below, memory that is released woul
 MOST_NODES = (1 << 31) - 2  # nodes are 32-bit integers
 MAX_DISTRIBUTIONS = 256  # made together: their continuations, listed one by one, take memory
 SCORED_TOKENS = {"cpu": 1 << 20, "cuda": 1 << 24}  # tokens: fewer make the calls cost more than the look-ups
+MAX_ORDER = 64  # words of an n-gram
 
 
 @dataclass(frozen=True)
 class NGramConfig:
     """How an n-gram model is made."""
 
-    order: int = 5
+    order: Annotated[int, Range(1, MAX_ORDER)] = 5
     """Tokens in the longest n-gram: predictions depend on order - 1 tokens."""
     estimator: Literal["kneser-ney", "mle", "add-k", "stupid", "arpa"] = "kneser-ney"
     """Interpolated modified Kneser-Ney, maximum likelihood, add-k, stupid backoff scaled to sum to one; or, for a
     model that was read from an ARPA file, arpa."""
-    k: float = 1.0
+    k: Amount = 1.0
     """What add-k adds to every count."""
-    factor: float = 0.4
+    factor: Annotated[float, Range(0, 1.0)] = 0.4
     """What stupid backoff multiplies a shorter context's score by."""
-    prune: tuple[int, ...] = ()
+    prune: tuple[CountOrZero, ...] = ()
     """Drop n-grams seen at most this often: one threshold an order, the last one serves the rest."""
     sentences: bool = False
     """Forget everything at the end of each line, as KenLM does."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.order <= 64:
-            raise UserError(f"order must be from 1 to 64: order={self.order}; try --order 5")
+        check_ranges(self)
         if self.estimator == "add-k" and not self.k > 0:
             raise UserError(f"k must be above 0 for add-k: k={self.k}; for k = 0 use --estimator mle")
         if self.estimator == "stupid" and not 0 < self.factor < 1:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from octavo.config import Heads, Layers, Length, LengthOrZero, Range, Share, Width, check_ranges
 from octavo.errors import UserError
-from octavo.models.parts.checks import check_choices, check_dropout, check_not_negative, check_positive
+from octavo.models.parts.checks import check_choices
 from octavo.ops.attention.kinds import (
     ATTENTION_KINDS,
     AttentionKind,
@@ -39,64 +40,57 @@ class GPTConfig:
 
     RENAMED: ClassVar[dict[str, str]] = {"mix": "attention", "reach": "attention_window"} | RENAMED_FEED_FORWARD
 
-    width: int = 128
+    width: Width = 128
     """The size of a token's vector."""
-    layers: int = 4
+    layers: Layers = 4
     """Number of blocks, each of attention and a feed-forward layer."""
-    heads: int = 4
+    heads: Heads = 4
     """Number of attention heads, each with its share of the width."""
-    kv_heads: int = 0
+    kv_heads: Annotated[int, Range(0, 1 << 12)] = 0
     """Heads of keys and values: fewer than heads is grouped-query attention; 0: as many as heads."""
-    context: int = 64
+    context: Length = 64
     """Context length: tokens that a token attends to, itself included."""
-    stride: int = 0
+    stride: LengthOrZero = 0
     """How far a full context moves, its rest being read again; 0: token by token, or where it cannot, by half of it."""
     attention: str = "full"
     """Attention kind: full, local, strided, block, global (patterns), linear, or dense and random (synthesizers)."""
-    attention_window: int = 32
+    attention_window: Length = 32
     """local: the last so many tokens; strided: and every so many-th before; block: its size; global: and the first."""
     features: Literal["elu", "relu", "random"] = "elu"
     """linear: the feature map; random are positive random features, which estimate softmax attention."""
     positions: Literal["rotary", "learned", "sinusoidal", "alibi", "none"] = "rotary"
     """Position encoding."""
-    rotary_base: float = 10000.0
+    rotary_base: Annotated[float, Range(1, 1e15, above=True)] = 10000.0
     """rotary: the base of the frequencies (theta)."""
     qk_norm: bool = True
     """RMS norm of queries and keys; --no-qk-norm: no norm, as in GPT-2."""
     feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
     """The feed-forward layer: an MLP with GELU (tanh or exact) or squared ReLU, or gated (SwiGLU)."""
-    feed_forward_width: int = 0
+    feed_forward_width: Annotated[int, Range(0, 1 << 20)] = 0
     """Its inner width; 0: four times the width, or 8/3 times if gated."""
     norm: Literal["rms", "layer"] = "rms"
     """The norm before each part."""
-    norm_eps: float = 1e-5
+    norm_eps: Annotated[float, Range(0, 1.0, above=True)] = 1e-5
     """Added to the mean square, for numerical stability."""
     bias: bool = False
     """Biases in products and norms, as GPT-2 has them; synthesizers, gated layers and RMS norms have none."""
     tied: bool = True
     """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout: of embeddings, and of what each part adds to the residual stream."""
     init: Literal["zero", "gpt2"] = "zero"
     """zero: what each part adds is nothing at first. gpt2: normal with deviation 0.02, less where parts add up."""
-    begin: int = -1
+    begin: Annotated[int, Range(-1, 1 << 24)] = -1
     """The token that opens a sequence; -1: the tokenizer's, or the last."""
 
     def __post_init__(self) -> None:
-        for name, example in (("width", 128), ("layers", 4), ("heads", 4), ("context", 64), ("attention_window", 32)):
-            check_positive(name, getattr(self, name), example)
-        check_dropout(self.dropout)
-        check_not_negative("feed_forward_width", self.feed_forward_width)
+        check_ranges(self)
         check_choices(self)
         kind = attention_kind(self.attention, "text")
         self._check_heads()
         if not 0 <= self.stride <= self.context - 1:
             raise UserError(
                 f"stride must be below context: stride={self.stride}, context={self.context}; try --stride 0"
-            )
-        if not (self.rotary_base > 1 and self.norm_eps > 0):
-            raise UserError(
-                f"rotary_base must be above 1 and norm_eps above 0: {self.rotary_base}, {self.norm_eps}; leave them out"
             )
         if self.positions == "alibi" and kind.family != "softmax":
             raise UserError(

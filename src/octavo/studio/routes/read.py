@@ -17,7 +17,8 @@ from octavo.inspection.surprisal import Reading, align, read
 from octavo.inspection.views import find_view
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import stream_shape, token_costs
-from octavo.studio.server.app import ComputedRoutes, Studio, TextRequest
+from octavo.studio.server.app import Studio, TextRequest
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
@@ -84,9 +85,9 @@ class AttentionRequest(TextRequest):
 
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "read")
-    routes.compute("/read", read_text, studio, response_model=TextReading)
-    routes.compute("/read/compare", compare_readings, studio, response_model=ReadingComparison)
-    routes.compute("/read/attention", attention, studio)
+    routes.compute("/read", read_text, studio, place="by run", response_model=TextReading)
+    routes.compute("/read/compare", compare_readings, studio, place="by run", response_model=ReadingComparison)
+    routes.compute("/read/attention", attention, studio, place="by run")
     return routes
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse
@@ -15,10 +14,13 @@ from pydantic import BaseModel
 
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
-from octavo.studio.server.app import HTML, ComputedRoutes, Studio
+from octavo.io.run_index import IndexedRun, Version
+from octavo.studio.server.app import HTML, Studio
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.error_text import public_command, public_line
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import REPORT_POLICY
+from octavo.studio.server.resumable import ResumeNeeds, needs_of, why_not_by_files, why_not_by_needs
 from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.training_process import number_in, resume_command
 from octavo.tasks import run_rows
@@ -59,9 +61,6 @@ class RunRow(BaseModel):
     resumable: bool = False
     resume_command: str = ""
     error: str = ""  # why it cannot be read
-
-
-EMPTY_ROW = RunRow(run="").model_dump()
 
 
 class Curve(BaseModel):
@@ -110,72 +109,93 @@ def report(_: Ticket, studio: Studio, run: Name) -> FileResponse:
     return FileResponse(path, headers={"content-security-policy": REPORT_POLICY}, media_type=HTML)
 
 
+class RowEntry(NamedTuple):
+    """A row as long as the run's files do not change, and what the rest of it depends on."""
+
+    version: tuple[Version, ...] | None
+    row: dict[str, Any]
+    unfinished: bool = False
+    why_not_resumable: str = "it cannot be read"  # by its files; by what it would read is asked again
+    needs: ResumeNeeds | None = None
+
+
 class RunRows:
-    """The rows of all runs, cached until a run's files change."""
+    """The rows of all runs; those of runs whose files changed are made again."""
 
     def __init__(self, studio: Studio) -> None:
         self.studio = studio
-        self._lock = threading.Lock()
-        self._cache: dict[str, tuple[tuple[int, ...], dict[str, Any], dict[str, Any]]] = {}
+        self._cache: dict[str, RowEntry] = {}  # replaced as a whole, so that no lock is needed
 
     def all(self, ticket: Ticket) -> list[dict[str, Any]]:
         """Every run of the folder."""
-        names = self.studio.models.names()
+        runs = self.studio.models.index.runs()
+        entries = self._entries(runs, ticket)
         current = self.studio.training.current()
         trained = current.run if current is not None and current.state != "ended" else None
-        with self._lock:
-            self._cache = {name: entry for name, entry in self._cache.items() if name in names}
+        just_stopped = current.run if current is not None else None
+        reasons: dict[ResumeNeeds, str] = {}  # many runs were trained on the same text
         rows = []
-        for name in names:
-            ticket.check()
-            rows.append(self._row(name, trained))
+        for run, entry in zip(runs, entries, strict=True):
+            reason = entry.why_not_resumable
+            if not reason and entry.needs is not None:
+                if entry.needs not in reasons:
+                    reasons[entry.needs] = why_not_by_needs(entry.needs, self.studio.root)
+                reason = reasons[entry.needs]
+            state = _state(run, entry.unfinished, not reason, trained, just_stopped)
+            if "resume_command" in state:
+                state["resume_command"] = public_command(state["resume_command"], self.studio.root)
+            rows.append(entry.row | state)
         return rows
 
-    def _row(self, name: str, trained: str | None) -> dict[str, Any]:
-        path = self.studio.root if (self.studio.root / CONFIG).is_file() else self.studio.root / name
-        version = tuple(_modified(path / file) for file in (CONFIG, TENSORS, REPORT))
-        with self._lock:
-            entry = self._cache.get(name)
-        if entry is None or entry[0] != version:
-            entry = version, *_row_from_files(self.studio, name, path)
-            with self._lock:
-                self._cache[name] = entry
-        _, row, record = entry
-        return EMPTY_ROW | row | self._state(name, path, record, trained)
-
-    def _state(self, name: str, path: Path, record: Mapping[str, Any], trained: str | None) -> dict[str, Any]:
-        """The part of a row that may change while the record does not."""
-        if name == trained:
-            return {"state": "training"}
-        if not record or not run_rows.is_unfinished(record):
-            return {"resumable": bool(record) and not self.studio.training.why_not_resumable(path, record)}
-        if time.time_ns() - _modified(path / METRICS) < ACTIVE_SECONDS * 1_000_000_000 and trained is None:
-            last = self.studio.training.current()  # a run that was just stopped here is not being trained elsewhere
-            if last is None or last.run != name:
-                return {"state": "training"}
-        reason = self.studio.training.why_not_resumable(path, record)
-        command = public_command(resume_command(path), self.studio.root)
-        return {"state": "stopped", "resumable": not reason, "resume_command": command}
+    def _entries(self, runs: Sequence[IndexedRun], ticket: Ticket) -> list[RowEntry]:
+        before, entries = self._cache, dict[str, RowEntry]()
+        try:
+            for run in runs:
+                ticket.check()
+                entries[run.name] = _current_entry(self.studio, run, before.get(run.name))
+        except BaseException:
+            self._cache = before | entries  # the next request begins where this one was stopped
+            raise
+        self._cache = entries
+        return list(entries.values())
 
 
-def _row_from_files(studio: Studio, name: str, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The row and the record of a run, from its files."""
-    row: dict[str, Any] = {"run": name, "has_report": _file(studio, name, REPORT, path) is not None}
-    row["modified"] = _modified(path / CONFIG) / 1e9 or None
+def _state(
+    run: IndexedRun, unfinished: bool, resumable: bool, trained: str | None, just_stopped: str | None
+) -> dict[str, Any]:
+    """The part of a row that may change while the run's files do not."""
+    if run.name == trained:
+        return {"state": "training"}
+    if not unfinished:
+        return {"resumable": resumable}
+    age = time.time_ns() - _modified(run.path / METRICS)
+    if age < ACTIVE_SECONDS * 1_000_000_000 and trained is None and run.name != just_stopped:
+        return {"state": "training"}  # elsewhere
+    return {"state": "stopped", "resumable": resumable, "resume_command": resume_command(run.path)}
+
+
+def _current_entry(studio: Studio, run: IndexedRun, before: RowEntry | None) -> RowEntry:
+    if before is not None and run.version is not None and before.version == run.version:
+        return before
+    row: dict[str, Any] = {"run": run.name, "has_report": _file(studio, run.name, REPORT, run.path) is not None}
+    row["modified"] = _modified(run.path / CONFIG) / 1e9 or None
     try:
-        record = read_record(path)
-        return {**row, **_row_from_record(record, path)}, record
+        record = read_record(run.path)
+        made = RunRow(**row, **_row_from_record(record, run.path)).model_dump()
+        by_files = why_not_by_files(run.path, studio.root)
+        return RowEntry(run.version, made, run_rows.is_unfinished(record), by_files, needs_of(record))
     except UserError as error:
-        return {**row, "error": public_line(str(error), studio.root)}, {}
+        reason = public_line(str(error), studio.root)
     except Exception as error:  # one damaged record must not hide the others
-        return {**row, "error": f"its {CONFIG} is damaged or foreign: {type(error).__name__}"}, {}
+        reason = f"its {CONFIG} is damaged or foreign: {type(error).__name__}"
+    return RowEntry(run.version, RunRow(**row, error=reason).model_dump())
 
 
 def _row_from_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
     scores = run_rows.figures_of(record)
     measure, value = scores[0] if scores else ("", None)
     task = str(record.get("task", ""))
-    row = {
+    return {
         "task": task, "model": str(record.get("model", "")), "detail": run_rows.detail_of(record),
         "corpus": run_rows.without_folders(run_rows.trained_on(record)), "text": run_rows.measured_text(record).title,
         "score": value, **_unit(measure, value),
@@ -185,7 +205,6 @@ def _row_from_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
         "parameters": run_rows.parameters_of(record, path), "flops": run_rows.operations_of(record),
         "pages": [page for page in PAGES.get(task, ()) if page != "answer" or not run_rows.is_unfinished(record)],
     }  # fmt: skip
-    return RunRow(run="", **row).model_dump(exclude={"run"}, exclude_unset=True)  # validated
 
 
 def _unit(measure: str, value: float | None) -> dict[str, Any]:

@@ -6,7 +6,6 @@ or a link says.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ from typing import Any, TypeVar
 from octavo.errors import UserError
 from octavo.io.files import size
 from octavo.io.progress import listening
-from octavo.io.run_folder import CONFIG, TENSORS, TOKENIZER, find_runs, read_record
+from octavo.io.run_folder import read_record
+from octavo.io.run_index import MODEL_FILES, RunIndex, links_out
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 from octavo.tasks.api import load
 from octavo.tasks.encoder import NAMED
@@ -25,7 +25,6 @@ from octavo.tasks.trained_run import TrainedRun
 
 MAX_MODELS = 4  # in memory
 MAX_MODEL_BYTES = 4 << 30  # of their files, together
-MODEL_FILES = (CONFIG, TENSORS, TOKENIZER)
 R = TypeVar("R", bound=TrainedRun)
 
 
@@ -52,32 +51,25 @@ class ModelCache:
     def __init__(
         self, root: Path, max_models: int = MAX_MODELS, max_bytes: int = MAX_MODEL_BYTES, device: str = "auto"
     ) -> None:
-        self.root = root.resolve()
+        self.index = RunIndex(root)
+        self.root = self.index.root
         self.max_models, self.max_bytes, self.device = max_models, max_bytes, pick_device(device)
         self._lock = threading.Lock()
         self._models: OrderedDict[str, CacheEntry] = OrderedDict()  # least recently used first
 
     def names(self) -> list[str]:
         """The names of all runs in the folder."""
-        if (self.root / CONFIG).is_file():  # the folder is itself a run
-            return [self.root.name]
-        names = [path.relative_to(self.root).as_posix() for path in find_runs(self.root)]
-        return [name for name in names if self._is_inside(self.root / name)]
+        return [run.name for run in self.index.runs()]
 
     def path(self, name: str) -> Path:
         """The folder of a run. A name that is no run below our folder is refused, and the refusal reveals nothing."""
-        if name not in self.names():
+        if (path := self.index.find(name)) is None:
             raise NotFound(f"there is no run {name!r} here; the runs page lists those that are")
-        return self.root if (self.root / CONFIG).is_file() else self.root / name
+        return path
 
     def record(self, name: str) -> dict[str, Any]:
         """The record of a run: its config.json."""
         return read_record(self.path(name))
-
-    def _is_inside(self, path: Path) -> bool:
-        """Whether none of the links that a model is read through leads out of the folder."""
-        files = [path, *(path / name for name in MODEL_FILES)]
-        return all(file.resolve().is_relative_to(self.root) for file in files)
 
     # ------------------------------------------------------------------ models
 
@@ -157,9 +149,7 @@ class ModelCache:
 
 def check_links(path: Path, root: Path) -> None:
     """Refuse a folder with a link that leads out of ours: any of its files may be read."""
-    with os.scandir(path) as entries:
-        links = [entry.name for entry in entries if entry.is_symlink()]
-    if out := [name for name in links if not (path / name).resolve().is_relative_to(root)]:
+    if out := links_out(path, root):
         raise UserError(f"{out[0]} is a link that leads out of the studio's folder; put the file itself there")
 
 

@@ -21,15 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.io import system
-from octavo.io.run_folder import STATE
+from octavo.studio.server.resumable import needs_of, why_not_by_files, why_not_by_needs
 from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
 from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
 from octavo.tasks.run_rows import value_at
-from octavo.tasks.task import TASKS, find_task
-from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget
 
 LOCK, LOG = ".training.lock", ".training.log"
@@ -147,31 +144,8 @@ class TrainingManager:
     # ------------------------------------------------------------------ which runs can be resumed
 
     def why_not_resumable(self, path: Path, record: Mapping[str, Any]) -> str:
-        """Why the page cannot resume a run; empty where it can. A record is not trusted to name other files."""
-        if path == self.root:
-            return "the studio's folder is the run itself"
-        if not (path / STATE / FILE).is_file():
-            return "it has no checkpoint, which only models that are trained step by step have"
-        if not all(self._is_below(file) for file in (*path.iterdir(), *(path / STATE).iterdir())):
-            return "a link in it leads out of this folder"
-        if (name := str(record.get("task"))) not in TASKS:
-            return "its task is not known"
-        task = find_task(name)
-        named = _strings(value_at(record, f"{task.data_key}.source"))
-        if not named or not all(source in task.named_data() or self._may_read(source) for source in named):
-            return "its data are neither a named source on this machine nor below this folder"
-        others = [*_strings(value_at(record, "training.settings")), *_strings(record.get("config"))]
-        if not all(self._may_read(name) for name in others if _may_be_file(name)):
-            return "its settings name a file that is not below this folder"
-        return ""
-
-    def _may_read(self, source: str) -> bool:
-        if source in sources.SOURCES:
-            return sources.where(source) is not None
-        return Path(source).is_absolute() and self._is_below(Path(source))
-
-    def _is_below(self, path: Path) -> bool:
-        return path.resolve().is_relative_to(self.root)
+        """Why the page cannot resume a run; empty where it can."""
+        return why_not_by_files(path, self.root) or why_not_by_needs(needs_of(record), self.root)
 
     # ------------------------------------------------------------------ processes
 
@@ -315,19 +289,6 @@ def budget_seconds(record: Mapping[str, Any]) -> float | None:
     except UserError:
         return None
     return budget.amount if budget.kind == "seconds" else None
-
-
-def _strings(value: Any) -> list[str]:
-    """All strings in a JSON value."""
-    if isinstance(value, str):
-        return [value]
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return [text for part in parts for text in _strings(part)]
-
-
-def _may_be_file(name: str) -> bool:
-    """Whether a setting may name a file: choices such as "bpe" are no paths. A relative one lies in no known folder."""
-    return os.sep in name or os.path.lexists(name)
 
 
 def number_in(value: Any) -> float | None:

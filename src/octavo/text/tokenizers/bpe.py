@@ -12,6 +12,7 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from octavo.config import Length, check_ranges
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk, Starts, no_starts, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
@@ -35,11 +36,12 @@ PROBE = (
 class BpeSettings:
     """The size of the vocabulary."""
 
-    vocab_size: int = 4096
+    vocab_size: Length = 4096
     """The number of tokens: the 256 bytes, and the pairs that occur most often."""
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if self.vocab_size < BYTES:
             raise UserError(
                 f"vocab_size must be at least {BYTES}, so that every byte is a token: vocab_size={self.vocab_size}"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.config import Count, check_ranges
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk, Starts, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
@@ -23,12 +24,11 @@ ESCAPED = 0xDC00  # Python's surrogateescape decodes an undecodable byte b to co
 class CharSettings:
     """Which characters become tokens."""
 
-    min_count: int = 1
+    min_count: Count = 1
     """Characters that occur less often are written as bytes."""
 
     def __post_init__(self) -> None:
-        if self.min_count < 1:
-            raise UserError(f"min_count must be at least 1: min_count={self.min_count}")
+        check_ranges(self)
 
 
 class Char(Tokenizer):

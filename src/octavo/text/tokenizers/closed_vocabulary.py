@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from octavo.config import Count, check_ranges
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
@@ -29,8 +30,11 @@ WHITE = b" \t\n\r\v\f"  # where bytes.split splits
 class ClosedSettings:
     """Which words are known."""
 
-    min_count: int = 1
+    min_count: Count = 1
     """Words that occur less often are <unk>."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 class ClosedVocabulary(Tokenizer):

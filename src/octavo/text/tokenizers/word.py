@@ -16,7 +16,7 @@ from typing import IO, Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.config import from_json
+from octavo.config import Count, Length, check_ranges, from_json
 from octavo.errors import UserError
 from octavo.io.compressed import CHUNK_BYTES
 from octavo.text.chunks import Chunk, Starts, no_starts, rechunk, thread_map
@@ -53,21 +53,16 @@ class WordSettings:
 
     split: Split = "words"
     """Split at spaces and punctuation, or at spaces alone."""
-    min_count: int = 2
+    min_count: Count = 2
     """Words that occur less often are written as bytes."""
-    vocab_size: int | None = None
+    vocab_size: Length | None = None
     """The number of words at most; the most frequent are taken."""
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
 
     def __post_init__(self) -> None:
         if self.split not in get_args(Split):
             raise UserError(f"split must be 'words' or 'space': split={self.split!r}")
-        if self.min_count < 1:
-            raise UserError(f"min_count must be at least 1: min_count={self.min_count}")
-        if self.vocab_size is not None and self.vocab_size < 1:
-            raise UserError(
-                f"vocab_size must be at least 1 word: vocab_size={self.vocab_size}; leave it out to take all words"
-            )
+        check_ranges(self)
 
 
 class Word(Tokenizer):

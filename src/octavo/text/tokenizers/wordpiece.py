@@ -9,12 +9,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from octavo.config import Range, check_ranges
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
@@ -31,18 +32,14 @@ PRIVATE, MAX_CHARACTERS = 0x100000, 0xFFFE  # the last plane of Unicode, which n
 class WordPieceSettings:
     """The size of the vocabulary, and case."""
 
-    vocab_size: int = 8192
+    vocab_size: Annotated[int, Range(100, MAX_IDS)] = 8192
     """The number of words and parts of words, the special tokens included."""
     lower: bool = True
     """Lower case, without accents."""
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
 
     def __post_init__(self) -> None:
-        if not 100 <= self.vocab_size <= MAX_IDS:
-            raise UserError(
-                f"a vocabulary must have from 100 to {MAX_IDS:,} tokens: vocab_size={self.vocab_size}; "
-                "try --vocab-size 8192"
-            )
+        check_ranges(self)
 
 
 class WordPiece(Tokenizer):

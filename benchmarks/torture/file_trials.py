@@ -1,0 +1,304 @@
+"""One trial of a damaged file: the copy, the mutation, the commands in this process, and the verdict.
+
+A command must end with 0 and a sane result, or with 2 and one line that says the rule, the values and the remedy.
+Everything else is a finding: a traceback, another exit code, a warning of a library, memory beyond the limit, wrong
+bytes, a false number, or files left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import re
+import resource
+import shlex
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from torture.campaign import Outcome
+from torture.mutations import PLACES, Mutation, mutate
+from torture.seeds import NO_DATA
+
+MEMORY_BYTES = 3 << 30  # that a command may take beyond what the worker has
+LARGEST_FILE_BYTES = 256 << 20
+LONGEST_MESSAGE = 1200  # characters
+NOBODY = 65534
+LARGEST_OUTPUT_BYTES = 4 << 20  # that are looked at
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+FRAME = re.compile(r'File "[^"]*?/octavo/([^"]+)", line \d+, in (\S+)')
+SHARES = ("accuracy", "confidence", "probability", "exact_match")
+NEVER_NEGATIVE = ("bits_per_byte", "bits", "perplexity", "bits_per_token", "archive_bytes")
+RESULTS_OF_RECORDS = ("list", "inspect", "doctor")  # which repeat what a record says, true or not
+PROOF_SHARE, PROOF_BYTES = 0.001, 64  # that an archive may be longer than its claim
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Which file of which seed is damaged, how, and by which line of commands it is read."""
+
+    base: str
+    file: str
+    line: str
+    mutations: tuple[Mutation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"base": self.base, "file": self.file, "line": self.line, "mutations": list(self.mutations)}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a trial."""
+
+    outcome: Outcome
+    what: str = ""
+    command: str = ""
+
+
+OK = Verdict(Outcome.OK)
+
+
+def prepare_process(seeds: Path) -> None:
+    """Bound this process once: memory and sizes of files; no network, no data or settings of the user."""
+    if getattr(prepare_process, "pid", None) == os.getpid():
+        return
+    prepare_process.pid = os.getpid()  # type: ignore[attr-defined]
+    with open("/proc/self/statm") as file:
+        taken = int(file.read().split()[0]) * resource.getpagesize()
+    for kind, limit in ((resource.RLIMIT_AS, taken + MEMORY_BYTES), (resource.RLIMIT_FSIZE, LARGEST_FILE_BYTES)):
+        resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
+    os.environ.update(
+        PIP_INDEX_URL="http://127.0.0.1:9/simple",
+        OCTAVO_DATA=str(seeds / NO_DATA),
+        http_proxy="http://127.0.0.1:9",
+        NO_COLOR="1",
+        TORCHINDUCTOR_CACHE_DIR=str(Path(tempfile.gettempdir(), "torture-inductor")),
+    )
+    for name, number in (("stdout", 1), ("stderr", 2)):  # those of this process may belong to a test's runner
+        setattr(sys, name, open(number, "w", closefd=False, encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115
+
+
+def run_trial(trial: Trial, seeds: Path, work: Path) -> Verdict:
+    """Damage the file and run the commands; `work` is empty before."""
+    prepare_process(seeds)
+    copy, out, private = work / Path(trial.base).name, work / "written", work / "private"
+    for folder in (out, private):
+        folder.mkdir(mode=0o777)
+    source = seeds / trial.base
+    shutil.copytree(source, copy) if source.is_dir() else shutil.copy(source, copy)
+    target = copy / trial.file if trial.file else copy
+    denied = damage(target, trial.mutations, work, seeds)
+    before = _listing(work)
+    commands = [shlex.split(line.format(x=copy, o=out, s=seeds)) for line in trial.line.split(" && ")]
+    for command in commands:
+        with _in_private_folder(private, denied):
+            code, verdict = _run(command, work)
+        if verdict is not OK or code != 0:
+            break
+    if verdict is OK:
+        verdict = _check_files(trial, work, out, private, before, code, seeds)
+    if not trial.mutations and verdict is OK and code != 0:
+        verdict = Verdict(Outcome.OTHER, f"the undamaged seed is refused with exit code {code}")
+    shown = " && ".join(f"octavo {shlex.join(command)}" for command in commands)
+    return OK if verdict is OK else Verdict(verdict.outcome, verdict.what, shown)
+
+
+def damage(target: Path, mutations: Sequence[Mutation], work: Path, seeds: Path) -> bool:
+    """Change the file; returns whether the trial is to run without root's rights."""
+    changes = [one for one in mutations if one[0] not in PLACES]
+    if changes:
+        target.write_bytes(mutate(target.read_bytes(), changes, seeds, target.suffix))
+    for (name,) in (one for one in mutations if one[0] in PLACES):
+        PLACES[name](target)
+    if not any(one[0] == "denied" for one in mutations) or os.geteuid() != 0:
+        return False
+    work.parent.chmod(0o711)
+    for place in (work, *work.rglob("*")):
+        if place != target:
+            place.chmod(0o777)
+    return True
+
+
+@contextlib.contextmanager
+def _in_private_folder(private: Path, denied: bool) -> Iterator[None]:
+    """Everything that is written without a name goes to a folder that is looked into afterwards."""
+    here, old = os.getcwd(), {name: os.environ.get(name) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
+    for name in old:
+        os.environ[name] = str(private)
+    tempfile.tempdir = str(private)
+    os.chdir(private)
+    if denied:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if denied:
+            os.seteuid(0)
+        os.chdir(here)
+        tempfile.tempdir = None
+        os.environ.update({name: value for name, value in old.items() if value is not None})
+
+
+def _run(command: list[str], work: Path) -> tuple[int, Verdict]:
+    """One command of octavo in this process: its exit code, and what is wrong with what it says."""
+    from octavo.cli import main
+
+    saved = [os.dup(number) for number in (1, 2)]
+    files = [open(work / name, "w+b") for name in (".out", ".err")]  # noqa: SIM115
+    for number, file in enumerate(files, 1):
+        os.dup2(file.fileno(), number)
+    raised = ""
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("ignore")
+        for kind in (RuntimeWarning, UserWarning, FutureWarning, ResourceWarning):
+            warnings.simplefilter("always", kind)
+        try:
+            code = main(command)
+        except BaseException as error:
+            code, raised = 1, f"{type(error).__name__}: {error}"
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+    for number, kept in enumerate(saved, 1):
+        os.dup2(kept, number)
+        os.close(kept)
+    out, err = map(_read_back, files)
+    return code, _judge(command, code, out, err, raised, [f"{one.category.__name__}: {one.message}" for one in noted])
+
+
+def _read_back(file: IO[bytes]) -> str:
+    with file:
+        file.seek(0)
+        return file.read(LARGEST_OUTPUT_BYTES).decode("utf-8", "replace")
+
+
+def _judge(command: list[str], code: int, out: str, err: str, raised: str, noted: list[str]) -> Verdict:
+    verb = command[0]
+    if raised or "Traceback (most recent call last)" in err:
+        frames = FRAME.findall(err)
+        where = ":".join(frames[-1]) if frames else ""
+        last = raised or next(
+            (line for line in reversed(err.splitlines()) if line and "that was a bug" not in line), ""
+        )
+        return Verdict(Outcome.TRACEBACK, f"{verb}: {last[:300]} at {where}")
+    if code == 0:
+        problem = _false_result(verb, out) if "--json" in command else ""
+        if problem:
+            return Verdict(Outcome.ACCEPTED, f"{verb}: {problem}")
+    elif code == 2:
+        if problem := _poor_message(err):
+            return Verdict(Outcome.OTHER, f"{verb}: {problem}")
+    elif code != 1 or verb not in ("compare", "scale", "domains") or "fail" not in out + err:
+        return Verdict(Outcome.OTHER, f"{verb}: exit code {code}: {err[-300:]}")
+    if noted:
+        return Verdict(Outcome.OTHER, f"{verb}: a library's warning: {noted[0][:300]}")
+    return OK
+
+
+def _poor_message(err: str) -> str:
+    """What is wrong with the words of a refusal."""
+    if "For full helptext" in err:  # a run whose task cannot be told has other flags
+        return ""
+    lines = [line for line in err.splitlines() if line.startswith("octavo: ")]
+    if not lines:
+        return f"exit code 2 without a line that says why: {err[-200:]!r}"
+    message = lines[-1]
+    if len(message) > LONGEST_MESSAGE:
+        return f"a message of {len(message)} characters: {message[:100]}"
+    if CONTROL.search(message):
+        return f"control characters of the file in a message: {message[:300]!r}"
+    if "out of memory" in message or "File too large" in message:
+        return f"it takes what memory or disk there is: {message[:200]}"
+    return ""
+
+
+def _false_result(verb: str, out: str) -> str:
+    """Why the JSON that is printed cannot be true."""
+    try:
+        values = [json.loads(line, parse_constant=_not_a_number) for line in _json_texts(out)]
+    except ValueError as error:
+        return f"its --json is not JSON ({error}): {out[:100]!r}"
+    for key, value in _numbers(values):
+        if not math.isfinite(value):
+            return f"{key} is {value}"
+        if verb not in RESULTS_OF_RECORDS and key in NEVER_NEGATIVE and value < 0:
+            return f"{key} is negative"
+        if verb not in RESULTS_OF_RECORDS and key in SHARES and not 0 <= value <= 1 + 1e-6:
+            return f"{key} is not between 0 and 1"
+    for proof in _proofs(values):
+        longer = proof["archive_bytes"] - proof["claimed_bytes"]
+        if not proof["restored"] or abs(longer) > PROOF_BYTES + PROOF_SHARE * proof["claimed_bytes"]:
+            return "a proof that fails, with exit code 0"
+    return ""
+
+
+def _proofs(values: Any) -> Iterator[dict[str, Any]]:
+    """Every proof in a result, which is an object with the bytes that were claimed and those of the archive."""
+    if isinstance(values, dict) and {"archive_bytes", "claimed_bytes", "restored"} <= set(values):
+        yield values
+    for value in values.values() if isinstance(values, dict) else values if isinstance(values, list) else ():
+        yield from _proofs(value)
+
+
+def _json_texts(out: str) -> list[str]:
+    """The whole, or its lines where each is a result of its own."""
+    lines = out.splitlines()
+    return lines if len(lines) > 1 and all(line[:1] in "{[" and line[-1:] in "}]" for line in lines) else [out]
+
+
+def _not_a_number(name: str) -> float:
+    return math.nan
+
+
+def _numbers(values: Any, key: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(values, dict):
+        for name, value in values.items():
+            yield from _numbers(value, name)
+    elif isinstance(values, list):
+        for value in values:
+            yield from _numbers(value, key)
+    elif isinstance(values, float) or (
+        isinstance(values, int) and not isinstance(values, bool) and abs(values) < 2**1000
+    ):
+        yield key, float(values)
+
+
+def _listing(work: Path) -> set[str]:
+    return {str(path.relative_to(work)) for path in work.rglob("*") if not path.name.startswith((".out", ".err"))}
+
+
+def _check_files(
+    trial: Trial, work: Path, out: Path, private: Path, before: set[str], code: int, seeds: Path
+) -> Verdict:
+    """What was written: nothing but the results, and those only where the command succeeded."""
+    new = _listing(work) - before
+    if left := sorted(name for name in new if name.startswith("private/") and "torchinductor" not in name):
+        return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left in the temporary or home folder: {left[0]}")
+    keeps_cells = trial.line.split()[0] in ("compare", "scale", "domains")  # what is measured stays when it stops
+    if code != 0 and not keeps_cells and (left := [name for name in new if name.startswith("written/")]):
+        return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left after a refusal: {sorted(left)[0]}")
+    if left := [name for name in new if re.search(r"\.part\b|\.tmp\b|\.before\b", name)]:
+        return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left: {sorted(left)[0]}")
+    own = f"{Path(trial.base).name}/"
+    if "{x}" not in _written_places(trial.line) and (left := [name for name in new if name.startswith(own)]):
+        return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: written into what it reads: {sorted(left)[0]}")
+    if (
+        code == 0
+        and (out / "back").exists()
+        and (out / "back").read_bytes() != (seeds / "texts/short.txt").read_bytes()
+    ):
+        return Verdict(Outcome.ACCEPTED, f"{trial.line.split()[0]}: decompress gives other bytes back")
+    return OK
+
+
+def _written_places(line: str) -> str:
+    """The words of a line after which something is written."""
+    return " ".join(word for flag, word in itertools.pairwise(line.split()) if flag in ("--out", "resume"))
