@@ -18,7 +18,8 @@ from octavo.inspection.surprisal import Reading, align
 from octavo.inspection.views import find_view
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import checked_bits, stream_shape, token_bits, token_costs
-from octavo.studio.server.app import ComputedRoutes, Studio, TextRequest, encode_json
+from octavo.studio.server.app import Studio, TextRequest, encode_json
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.read_batches import ReadBatches
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
@@ -89,10 +90,10 @@ class AttentionRequest(TextRequest):
 
 def router(studio: Studio) -> APIRouter:
     routes, batches = ComputedRoutes(studio, "read"), ReadBatches()
-    routes.compute("/read", read_text, studio, batches, ResultCache[bytes](READINGS_CACHE_BYTES),
+    routes.compute("/read", read_text, studio, batches, ResultCache[bytes](READINGS_CACHE_BYTES), place="by run",
                    response_model=TextReading)  # fmt: skip
-    routes.compute("/read/compare", compare_readings, studio, batches, response_model=ReadingComparison)
-    routes.compute("/read/attention", attention, studio)
+    routes.compute("/read/compare", compare_readings, studio, batches, place="by run", response_model=ReadingComparison)
+    routes.compute("/read/attention", attention, studio, place="by run")
     return routes
 
 

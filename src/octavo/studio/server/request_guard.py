@@ -34,6 +34,7 @@ MAX_PENDING_BYTES = 64 << 20  # of all bodies that are still arriving
 MAX_ANSWER_SECONDS = 120  # for everything after the body: computing, which has a shorter limit, and sending
 MAX_OPEN_REQUESTS = 512  # that arrive, wait, are computed or are sent
 MAX_CLIENT_OPEN_REQUESTS = 256  # of one address
+IGNORED_HEADERS = (b"range", b"if-range")  # files are sent whole: they are small
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 HOST_HEADER = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\[\]:@/]*))(?::\d{0,5})?")
 CONTENT_SECURITY_POLICY = (
@@ -124,6 +125,7 @@ class RequestGuard:
                 return
             self._check_token(headers)
         receive = await self._read_body(headers, receive)
+        scope = {**scope, "headers": [header for header in scope["headers"] if header[0] not in IGNORED_HEADERS]}
         try:
             async with asyncio.timeout(MAX_ANSWER_SECONDS):
                 await self.app(scope, receive, send)
