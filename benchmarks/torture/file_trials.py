@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from torture.campaign import Outcome
 from torture.mutations import PLACES, Mutation, mutate
+from torture.seeds import NO_DATA
 
 MEMORY_BYTES = 3 << 30  # that a command may take beyond what the worker has
 LARGEST_FILE_BYTES = 256 << 20
@@ -65,7 +66,7 @@ class Verdict:
 OK = Verdict(Outcome.OK)
 
 
-def prepare_process() -> None:
+def prepare_process(seeds: Path) -> None:
     """Bound this process once: memory and sizes of files; no network, no data or settings of the user."""
     if getattr(prepare_process, "pid", None) == os.getpid():
         return
@@ -76,7 +77,7 @@ def prepare_process() -> None:
         resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
     os.environ.update(
         PIP_INDEX_URL="http://127.0.0.1:9/simple",
-        OCTAVO_DATA="/nonexistent",
+        OCTAVO_DATA=str(seeds / NO_DATA),
         http_proxy="http://127.0.0.1:9",
         NO_COLOR="1",
         TORCHINDUCTOR_CACHE_DIR=str(Path(tempfile.gettempdir(), "torture-inductor")),
@@ -87,7 +88,7 @@ def prepare_process() -> None:
 
 def run_trial(trial: Trial, seeds: Path, work: Path) -> Verdict:
     """Damage the file and run the commands; `work` is empty before."""
-    prepare_process()
+    prepare_process(seeds)
     copy, out, private = work / Path(trial.base).name, work / "written", work / "private"
     for folder in (out, private):
         folder.mkdir(mode=0o777)
@@ -104,6 +105,8 @@ def run_trial(trial: Trial, seeds: Path, work: Path) -> Verdict:
             break
     if verdict is OK:
         verdict = _check_files(trial, work, out, private, before, code, seeds)
+    if not trial.mutations and verdict is OK and code != 0:
+        verdict = Verdict(Outcome.OTHER, f"the undamaged seed is refused with exit code {code}")
     shown = " && ".join(f"octavo {shlex.join(command)}" for command in commands)
     return OK if verdict is OK else Verdict(verdict.outcome, verdict.what, shown)
 
@@ -230,11 +233,19 @@ def _false_result(verb: str, out: str) -> str:
             return f"{key} is negative"
         if verb not in RESULTS_OF_RECORDS and key in SHARES and not 0 <= value <= 1 + 1e-6:
             return f"{key} is not between 0 and 1"
-    for proof in (proof for one in values if isinstance(one, dict) for proof in one.get("proof", ())):
+    for proof in _proofs(values):
         longer = proof["archive_bytes"] - proof["claimed_bytes"]
         if not proof["restored"] or abs(longer) > PROOF_BYTES + PROOF_SHARE * proof["claimed_bytes"]:
             return "a proof that fails, with exit code 0"
     return ""
+
+
+def _proofs(values: Any) -> Iterator[dict[str, Any]]:
+    """Every proof in a result, which is an object with the bytes that were claimed and those of the archive."""
+    if isinstance(values, dict) and {"archive_bytes", "claimed_bytes", "restored"} <= set(values):
+        yield values
+    for value in values.values() if isinstance(values, dict) else values if isinstance(values, list) else ():
+        yield from _proofs(value)
 
 
 def _json_texts(out: str) -> list[str]:
@@ -271,7 +282,8 @@ def _check_files(
     new = _listing(work) - before
     if left := sorted(name for name in new if name.startswith("private/") and "torchinductor" not in name):
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left in the temporary or home folder: {left[0]}")
-    if code != 0 and (left := [name for name in new if name.startswith("written/")]):
+    keeps_cells = trial.line.split()[0] in ("compare", "scale", "domains")  # what is measured stays when it stops
+    if code != 0 and not keeps_cells and (left := [name for name in new if name.startswith("written/")]):
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left after a refusal: {sorted(left)[0]}")
     if left := [name for name in new if re.search(r"\.part\b|\.tmp\b|\.before\b", name)]:
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left: {sorted(left)[0]}")
