@@ -122,6 +122,28 @@ class Reader(Request):
         return {"type": "http.disconnect"}
 
 
+async def ask_and_leave(app: Any, path: str, body: bytes = b"", left: asyncio.Event | None = None, **about: Any) -> Any:
+    """The first message of the answer to a client that leaves when `left` is set, or at once; None where none came."""
+    messages, sent = [{"type": "http.request", "body": body, "more_body": False}], list[Any]()
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop()
+        await (asyncio.sleep(0.05) if left is None else left.wait())
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), *about.pop("headers", [])]
+    await app(
+        {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http",
+         "method": "POST", "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"", "state": {},
+         "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 1), "headers": headers, **about}, receive, send,
+    )  # fmt: skip
+    return sent[0] if sent else None
+
+
 def client(root: Path, **settings: Any) -> TestClient:
     """Asks a studio without a network; its address is localhost."""
     return TestClient(make_app(Studio(ModelCache(root, device="cpu")), **settings), base_url="http://localhost")

@@ -57,6 +57,8 @@ def main() -> int:
     options = parse_options()
     os.environ.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
     from torture.faults import preload_library, remove_library
+
+    preload_library()
     from torture.registry import ATTACKS, choose
 
     try:
@@ -68,7 +70,6 @@ def main() -> int:
         for attack in ATTACKS.values():
             print(f"{attack.name:18} {attack.title}" + (f"; {why}" if (why := attack.unavailable()) else ""))
         return 0
-    preload_library()
     import_octavo()
     try:
         return replay_point(options) if options.replay else run_campaign(options, attacks)

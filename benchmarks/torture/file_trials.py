@@ -8,6 +8,7 @@ bytes, a false number, or files left behind.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import math
@@ -26,11 +27,14 @@ from typing import IO, Any
 
 from torture.campaign import Outcome
 from torture.mutations import PLACES, Mutation, mutate
+from torture.seeds import NO_DATA
 
 MEMORY_BYTES = 3 << 30  # that a command may take beyond what the worker has
 LARGEST_FILE_BYTES = 256 << 20
 LONGEST_MESSAGE = 1200  # characters
 NOBODY = 65534
+REHASH: Mutation = ["rehash"]  # among mutations: the hashes of the changed file are put right
+HASHES_UNUSED = ("list", "resume")  # lines that do not read the weights, or replace them
 LARGEST_OUTPUT_BYTES = 4 << 20  # that are looked at
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FRAME = re.compile(r'File "[^"]*?/octavo/([^"]+)", line \d+, in (\S+)')
@@ -65,7 +69,7 @@ class Verdict:
 OK = Verdict(Outcome.OK)
 
 
-def prepare_process() -> None:
+def prepare_process(seeds: Path) -> None:
     """Bound this process once: memory and sizes of files; no network, no data or settings of the user."""
     if getattr(prepare_process, "pid", None) == os.getpid():
         return
@@ -76,7 +80,7 @@ def prepare_process() -> None:
         resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
     os.environ.update(
         PIP_INDEX_URL="http://127.0.0.1:9/simple",
-        OCTAVO_DATA="/nonexistent",
+        OCTAVO_DATA=str(seeds / NO_DATA),
         http_proxy="http://127.0.0.1:9",
         NO_COLOR="1",
         TORCHINDUCTOR_CACHE_DIR=str(Path(tempfile.gettempdir(), "torture-inductor")),
@@ -87,7 +91,7 @@ def prepare_process() -> None:
 
 def run_trial(trial: Trial, seeds: Path, work: Path) -> Verdict:
     """Damage the file and run the commands; `work` is empty before."""
-    prepare_process()
+    prepare_process(seeds)
     copy, out, private = work / Path(trial.base).name, work / "written", work / "private"
     for folder in (out, private):
         folder.mkdir(mode=0o777)
@@ -102,17 +106,23 @@ def run_trial(trial: Trial, seeds: Path, work: Path) -> Verdict:
             code, verdict = _run(command, work)
         if verdict is not OK or code != 0:
             break
+    if verdict is OK and code == 0 and _must_be_refused(trial, target, seeds):
+        verdict = Verdict(Outcome.ACCEPTED, f"{commands[0][0]}: {target.name} with a wrong hash is accepted")
     if verdict is OK:
         verdict = _check_files(trial, work, out, private, before, code, seeds)
+    if not trial.mutations and verdict is OK and code != 0:
+        verdict = Verdict(Outcome.OTHER, f"the undamaged seed is refused with exit code {code}")
     shown = " && ".join(f"octavo {shlex.join(command)}" for command in commands)
     return OK if verdict is OK else Verdict(verdict.outcome, verdict.what, shown)
 
 
 def damage(target: Path, mutations: Sequence[Mutation], work: Path, seeds: Path) -> bool:
     """Change the file; returns whether the trial is to run without root's rights."""
-    changes = [one for one in mutations if one[0] not in PLACES]
+    changes = [one for one in mutations if one[0] not in PLACES and one != REHASH]
     if changes:
         target.write_bytes(mutate(target.read_bytes(), changes, seeds, target.suffix))
+    if REHASH in mutations:
+        put_hashes_right(target)
     for (name,) in (one for one in mutations if one[0] in PLACES):
         PLACES[name](target)
     if not any(one[0] == "denied" for one in mutations) or os.geteuid() != 0:
@@ -122,6 +132,22 @@ def damage(target: Path, mutations: Sequence[Mutation], work: Path, seeds: Path)
         if place != target:
             place.chmod(0o777)
     return True
+
+
+def put_hashes_right(target: Path) -> None:
+    """Write the hashes of a changed file into its header and into config.json, so that deeper checks are met."""
+    from octavo.io.integrity import HASHES, hash_tensors
+
+    found = hashlib.sha256(target.read_bytes()).hexdigest()
+    if target.suffix == ".safetensors":
+        found, own, _ = hash_tensors(target)
+        target.write_bytes(target.read_bytes().replace(own.encode(), found.encode(), 1) if own else target.read_bytes())
+    record = target.parent / "config.json"
+    names = {"model.safetensors": "tensors", "tokenizer.json": "tokenizer"}
+    if target.name in names and record.is_file():
+        values = json.loads(record.read_text())
+        values.get(HASHES, {})[names[target.name]] = found
+        record.write_text(json.dumps(values, indent=1))
 
 
 @contextlib.contextmanager
@@ -230,11 +256,19 @@ def _false_result(verb: str, out: str) -> str:
             return f"{key} is negative"
         if verb not in RESULTS_OF_RECORDS and key in SHARES and not 0 <= value <= 1 + 1e-6:
             return f"{key} is not between 0 and 1"
-    for proof in (proof for one in values if isinstance(one, dict) for proof in one.get("proof", ())):
+    for proof in _proofs(values):
         longer = proof["archive_bytes"] - proof["claimed_bytes"]
         if not proof["restored"] or abs(longer) > PROOF_BYTES + PROOF_SHARE * proof["claimed_bytes"]:
             return "a proof that fails, with exit code 0"
     return ""
+
+
+def _proofs(values: Any) -> Iterator[dict[str, Any]]:
+    """Every proof in a result, which is an object with the bytes that were claimed and those of the archive."""
+    if isinstance(values, dict) and {"archive_bytes", "claimed_bytes", "restored"} <= set(values):
+        yield values
+    for value in values.values() if isinstance(values, dict) else values if isinstance(values, list) else ():
+        yield from _proofs(value)
 
 
 def _json_texts(out: str) -> list[str]:
@@ -271,7 +305,8 @@ def _check_files(
     new = _listing(work) - before
     if left := sorted(name for name in new if name.startswith("private/") and "torchinductor" not in name):
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left in the temporary or home folder: {left[0]}")
-    if code != 0 and (left := [name for name in new if name.startswith("written/")]):
+    keeps_cells = trial.line.split()[0] in ("compare", "scale", "domains")  # what is measured stays when it stops
+    if code != 0 and not keeps_cells and (left := [name for name in new if name.startswith("written/")]):
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left after a refusal: {sorted(left)[0]}")
     if left := [name for name in new if re.search(r"\.part\b|\.tmp\b|\.before\b", name)]:
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left: {sorted(left)[0]}")
@@ -285,6 +320,15 @@ def _check_files(
     ):
         return Verdict(Outcome.ACCEPTED, f"{trial.line.split()[0]}: decompress gives other bytes back")
     return OK
+
+
+def _must_be_refused(trial: Trial, target: Path, seeds: Path) -> bool:
+    """Whether the file is a run's weights or tokenizer with other bytes than config.json's hash is of."""
+    if trial.line.startswith(HASHES_UNUSED) or REHASH in trial.mutations or not trial.base.startswith("runs/"):
+        return False
+    if trial.file not in ("model.safetensors", "tokenizer.json") or not target.is_file():
+        return False
+    return target.read_bytes() != (seeds / trial.base / trial.file).read_bytes()
 
 
 def _written_places(line: str) -> str:

@@ -7,7 +7,7 @@ import random
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from torture.trees import differences, fingerprint, is_leftover, merge, tree
 TRIALS_AT_FIRST = 6  # of a scenario, before the next one is prepared
 REMEDIES = 3  # commands that may be needed to come back
 TEMPORARY = re.compile(r"\.[\w.-]+\.[a-z0-9_]{8}\.part")
+FINISHED = ("is finished", "is a finished run", "exists and is not replaced")  # the kill came after the end of the work
 REMEDY = re.compile(r"octavo (resume [^;,\n]+)")
 
 
@@ -32,6 +33,7 @@ class Prepared:
     before: dict[str, str]
     after: dict[str, str]
     changes: list[str]
+    seconds: float  # that the undisturbed command took
 
     @property
     def points(self) -> list[tuple[int, str]]:
@@ -49,7 +51,7 @@ def prepare(place: Path, scenario: Scenario) -> Prepared:
     with made_once(place, name) as folder:
         if folder is not None:
             _make_template(place, scenario, folder / "before")
-            trees, changes = [], list[str]()
+            trees, changes, seconds = [], list[str](), 0.0
             for turn in ("one", "two"):
                 shutil.copytree(folder / "before", folder / turn, symlinks=True)
                 notes = folder / f"notes-{turn}"
@@ -57,11 +59,10 @@ def prepare(place: Path, scenario: Scenario) -> Prepared:
                 if ended.code != 0:
                     raise RuntimeError(f"undisturbed, {scenario.words} ended with {ended.code}: {ended.text[-400:]}")
                 trees.append(tree(folder / turn))
-                changes = read_changes(notes)
-            after, before = merge(*trees), tree(folder / "before")
-            (folder / "prepared.json").write_text(json.dumps({"before": before, "after": after, "changes": changes}))
-    record = json.loads((place / name / "prepared.json").read_text())
-    return Prepared(place / name / "before", record["before"], record["after"], record["changes"])
+                changes, seconds = read_changes(notes), ended.seconds
+            record = {"before": tree(folder / "before"), "after": merge(*trees), "changes": changes, "seconds": seconds}
+            (folder / "prepared.json").write_text(json.dumps(record))
+    return Prepared(place / name / "before", **json.loads((place / name / "prepared.json").read_text()))
 
 
 def _make_template(place: Path, scenario: Scenario, folder: Path) -> None:
@@ -129,21 +130,34 @@ class KillAttack(Attack):
             fault = faults[point["index"]]
         else:
             fault = Fault(point["number"], point["how"], point.get("error", 0))
-        yield Trial(scenario, prepared, fault, work).result()
+        yield Trial(scenario, prepared, fault, work, self.right_codes(scenario)).result()
+
+    def right_codes(self, scenario: Scenario) -> Sequence[int] | None:
+        """The exit codes that the disturbed command may have; None: any."""
+        return None
 
 
 class Trial:
     """One command with one fault, and all that must hold then."""
 
-    def __init__(self, scenario: Scenario, prepared: Prepared, fault: Fault, work: Path) -> None:
+    def __init__(
+        self, scenario: Scenario, prepared: Prepared, fault: Fault, work: Path, codes: Sequence[int] | None = None
+    ) -> None:
+        self.codes = codes  # that the disturbed command may end with; None: any
         self.scenario, self.prepared, self.fault, self.work = scenario, prepared, fault, work
         self.folder, self.notes = work_folder(work / "w"), work / "notes"
         self.limit_s = 60.0
 
-    def result(self, circumstances: Circumstances | None = None) -> Result:
+    def copy_template(self) -> None:
         shutil.copytree(self.prepared.folder, self.folder, symlinks=True, dirs_exist_ok=True)
+
+    def result(self, circumstances: Circumstances | None = None, relieve: Callable[[], None] | None = None) -> Result:
+        """Run the command and look at its end, at the place, and at what the same command makes of it then."""
+        self.copy_template()
         how = circumstances or Circumstances(self.fault)
         ended = run(self.scenario.words.split(), self.folder, self.notes, how, self.limit_s)
+        if relieve is not None:
+            relieve()
         _, struck = read_counter(self.notes)
         if how.fault is not None and not struck:
             return Result(count=0) if ended.code == 0 else self.found(Outcome.OTHER, f"no fault, but {say(ended)}")
@@ -167,6 +181,8 @@ class Trial:
             return self.found(Outcome.TRACEBACK, say(ended))
         if ended.orphans:
             return self.found(Outcome.LEFTOVER, f"processes stay behind: {'; '.join(ended.orphans)}")
+        if self.codes is not None and ended.code not in self.codes:
+            return self.found(Outcome.OTHER, f"{say(ended)}; the exit code should be one of {list(self.codes)}")
         return None
 
     def check_place(self) -> Result | None:
@@ -183,7 +199,8 @@ class Trial:
         if target not in before and target in now and now[target] != after[target] and after[target][0] != "d":
             return self.found(Outcome.ACCEPTED, f"{target} appeared half-written")
         weights = f"{target}/model.safetensors"
-        if weights in before and weights in after and not self.scenario.stopped:
+        is_replaced = self.scenario.group != "resume" and not self.scenario.stopped  # not continued in its place
+        if weights in before and weights in after and is_replaced:
             whole = {fingerprint(path) for path in self.folder.rglob("model.safetensors")}
             if not whole & {before[weights], after[weights]}:
                 return self.found(Outcome.LOST, f"neither the old nor the new weights of {target} are anywhere")
@@ -216,7 +233,7 @@ class Trial:
             if ended.code == 0:
                 break
             remedy = REMEDY.search(ended.text)
-            is_finished = "is finished" in ended.text or "is a finished run" in ended.text
+            is_finished = any(words in ended.text for words in FINISHED)
             if is_finished and not differences(tree(self.folder), self.prepared.after):
                 break
             if remedy is None or is_finished:

@@ -18,6 +18,7 @@ from pathlib import Path
 from torture.faults import ClockJump, Fault, arm, jump_clock
 
 POLL_SECONDS = 0.002
+SENT = (signal.SIGINT, signal.SIGTERM)
 ORPHAN_SECONDS = 5.0  # in which the children of a killed process must end by themselves
 
 
@@ -129,7 +130,11 @@ def _run_octavo(words: list[str]) -> int:
     from octavo.cli import main
 
     sys.argv = ["octavo", *words]
-    code = main(words)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SENT)
+        code = main(words)
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SENT)
     atexit._run_exitfuncs()
     return code
 
@@ -139,6 +144,7 @@ def _become(work: Callable[[], int], folder: Path, log: Path, notes: Path, how: 
     code = 70
     try:
         os.setsid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, SENT)  # until octavo itself runs
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -25,14 +25,14 @@ LANGUAGE = (
     f"compress {{x}} {SHORT} {{o}}/a.oct && decompress {{x}} {{o}}/a.oct {{o}}/back",
 )
 RARELY = (  # slower ones
-    "inspect {x} --text man --json",
+    "inspect {x} --text Themanwasold --json",
     "doctor {x} --quick --json",
     "eval {x} --json",
-    "inspect {x} --text man --out {o}/a.html",
     "generate {x} --method beam --max-tokens 3",
     f"eval {{x}} {SHORT}",
-    "train mix {s}/texts/text.txt --parts {x} {s}/runs/bag --out {o}/run --json",
 )
+NETWORK = "inspect {x} --text Themanwasold --out {o}/a.html"
+MIXTURE = "train mix {s}/texts/text.txt --parts {x} {s}/runs/bag --out {o}/run --json"
 COMPARE = "compare {s}/texts/text.txt --models bag,kn3 --no-prove --out {x} --json"
 
 
@@ -51,25 +51,27 @@ class Case:
         return [*self.often * 4, *self.rarely]
 
 
-def _language(*runs: str) -> list[Case]:
-    return [Case(f"runs/{run}", LANGUAGE, RARELY) for run in runs]
+def _language(*runs: str, more: tuple[str, ...] = ()) -> list[Case]:
+    return [Case(f"runs/{run}", LANGUAGE, (*RARELY, *more)) for run in runs]
 
 
-def _resumed(*runs: str) -> list[Case]:
-    return [Case(f"runs/{run}", ("resume {x} --budget 8steps --json", "resume {x} --json"), weight=0.3) for run in runs]
+def _resumed(*runs: str, line: str = "resume {x} --budget 8steps --json") -> list[Case]:
+    return [Case(f"runs/{run}", (line,), weight=0.3) for run in runs]
 
 
 RUNS = [
-    *_language("bag", "kn3", "kn2", "mle", "char", "word", "bpe", "bigram", "mix"),
-    *_language("rnn", "gru", "lstm", "rnn-attention", "gpt", "gpt-bpe", "local"),
+    *_language("char", "word", "bpe", "mix"),
+    *_language("bag", "kn3", "kn2", "mle", "bigram", more=(MIXTURE,)),
+    *_language("rnn", "gru", "lstm", "rnn-attention", "gpt", "local", more=(NETWORK, MIXTURE)),
+    *_language("gpt-bpe", more=(NETWORK,)),
     *_resumed("gru", "gpt", "bert", "seq2seq", "vit", "dan", "head", "facts"),
-    *_resumed("stopped-gru", "stopped-bert", "stopped-dan", "stopped-seq2seq", "stopped-vit"),
+    *_resumed("stopped-gru", "stopped-bert", "stopped-dan", "stopped-seq2seq", "stopped-vit", line="resume {x} --json"),
     Case("runs/kn3", ("export {x} {o}/a.arpa --json",)),
     Case("runs/gpt-bpe", ("export {x} {o}/a.gguf --json", "export {x} {o}/hf --format hf --json")),
     Case(
         "runs/bert",
-        ("fill {x} [MASK]king --json", f"embed {{x}} {SHORT} --query king --json", "inspect {x} --json"),
-        ("doctor {x} --quick --json", "export {x} {o}/hf --json", "eval {x} --json", "list {x} --json"),
+        ("fill {x} [MASK]king --json", f"embed {{x}} {SHORT} --query king --json", "list {x} --json"),
+        ("doctor {x} --quick --json", "export {x} {o}/hf --json"),
     ),
     Case(
         "runs/seq2seq",
@@ -84,7 +86,7 @@ RUNS = [
     *[
         Case(
             f"runs/{run}",
-            ("classify eval {x} {s}/files/moods.tsv --json", "classify predict {x} {s}/files/moods.jsonl --json"),
+            ("classify eval {x} {s}/files/moods.tsv --json", "classify predict {x} {s}/files/text.jsonl --json"),
             (
                 "classify explain {x} {s}/files/moods.tsv --json",
                 "doctor {x} --quick --json",
@@ -97,7 +99,7 @@ RUNS = [
     Case(
         "runs/facts",
         ("answer {x} Ada --json", "answer {x} --file {s}/files/questions.tsv --json"),
-        ("inspect {x} --json", "doctor {x} --quick --json", "eval {x} --json", "list {x} --json"),
+        ("inspect {x} --json", "doctor {x} --quick --json", "list {x} --json"),
     ),
 ]
 ARCHIVES = [
@@ -105,31 +107,14 @@ ARCHIVES = [
     for run in ("bag", "kn3", "gru", "gpt", "mix")
 ]
 EXPERIMENTS = [
-    Case(
-        "files/compare",
-        (f"eval {{x}}/kn3 {SHORT} --json", "inspect {x}/bag --json", "list {x} --json"),
-        (COMPARE,),
-        weight=0.3,
-    ),
-    Case(
-        "files/scale",
-        ("list {x} --json",),
-        ("scale bag {s}/texts/long.txt --quick --out {x} --json",),
-        weight=0.3,
-    ),
-    Case("files/domains", (DOMAINS,), weight=0.3),
-    *[
-        Case(
-            f"runs/{run}",
-            (
-                "compare {s}/texts/text.txt --models bag --pretrained {x} --out {o}/compare --json",
-                f"domains {{x}} --texts {SHORT} {{s}}/texts/other.txt --out {{o}}/domains --json",
-            ),
-            ("exercises leaderboard {x}/.. --text {s}/texts/short.txt --out {o}/board.html --json",),
-        )
-        for run in ("kn3", "gru")
-    ],
-]
+    Case("files/compare", (f"eval {{x}}/kn3 {SHORT} --json", "inspect {x}/bag --json", "list {x} --json"), (COMPARE,)),
+    Case("files/scale", ("scale bag {s}/texts/long.txt --quick --out {x} --json",), weight=0.2),
+    Case("files/domains", (DOMAINS,), weight=0.5),
+    *[Case(f"runs/{run}", (f"domains {{x}} --texts {SHORT} {{s}}/texts/other.txt --out {{o}}/domains --json",),
+           ("compare {s}/texts/text.txt --models bag --pretrained {x} --out {o}/compare --json",), weight=0.5)
+      for run in ("kn3", "gru")],
+    Case("files/teams", (f"exercises leaderboard {{x}} --text {SHORT} --out {{o}}/board.html --json",), weight=0.02),
+]  # fmt: skip
 MODELS = [
     Case("files/kn3.arpa", (IMPORT_ARPA,)),
     Case("files/kn3.arpa.gz", (IMPORT_ARPA,)),
@@ -148,6 +133,7 @@ MODELS = [
     ],
 ]
 DATA = [
+    Case("texts/text.txt", (f"train bert {{x}} --vocab-size 100 {TINY}",), weight=0.3),
     *[
         Case(
             f"files/{name}",
@@ -156,7 +142,6 @@ DATA = [
                 "train ngram {x} --order 2 --out {o}/run --json",
                 "vectors {x} --dim 2 --epochs 1 --min-count 1 --out {o}/v.txt",
                 "data bin {x} --tokenizer char --out {o}/bin",
-                f"train bert {{x}} --vocab-size 100 {TINY}",
             ),
         )
         for name in ("text.txt.gz", "text.txt.bz2", "text.txt.xz", "text.txt.zst", "text.parquet", "text.jsonl")
@@ -177,12 +162,11 @@ DATA = [
         ("vectors near {x} the --json", "vectors analogy {x} the king man --json"),
         (
             "vectors check {x} --json",
-            "train bigram {s}/texts/text.txt --tokenizer word --vectors {x} --steps 2 --out {o}/run",
+            "train bigram {s}/texts/text.txt --tokenizer word --vectors {x} --dim 4 --steps 2 --out {o}/run",
             "classify train dan {s}/texts/moods.tsv --vectors {x} --budget 2steps --out {o}/run",
         ),
     ),
     Case("files/vectors-header.txt", ("vectors near {x} the --json",)),
-    Case("files/vectors.bin", ("vectors near {x} the --json",)),
     Case("texts/pairs.tsv", (f"train seq2seq {{x}} --vocab-size 280 {TINY}",)),
     Case("texts/knowledge", (f"train facts {{x}} --no-pretraining {TINY}",)),
     Case("files/questions.tsv", ("answer {s}/runs/facts --file {x} --json",)),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torture import file_attacks, kills
+from torture import disturbances, file_attacks, kills, network_attacks
 from torture.campaign import Attack
 
-ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*kills.ATTACKS, *file_attacks.ATTACKS)}
+PARTS = (kills.ATTACKS, disturbances.ATTACKS, file_attacks.ATTACKS, network_attacks.ATTACKS)
+ATTACKS: dict[str, Attack] = {attack.name: attack for part in PARTS for attack in part}
 
 
 def choose(names: str) -> list[Attack]:

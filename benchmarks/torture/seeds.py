@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 DONE = "complete"  # the file that says that the corpus is whole
+NO_DATA = "no-data"  # an empty folder in the place of named datasets
 STEPS = "--budget 6steps --evaluations 2 --device cpu --precision float32"
 GPT = "--width 16 --layers 1 --heads 2"
 RUNS = {  # every task and every kind of model and tokenizer, as the words of a command; {t} is the folder of texts
@@ -88,6 +89,7 @@ def make_seeds(folder: Path) -> Path:
     texts, runs, files = (folder / name for name in ("texts", "runs", "files"))
     for one in (texts, files):
         one.mkdir(parents=True)
+    (folder / NO_DATA).mkdir()
     write_texts(texts)
     for name, words in RUNS.items():
         _command(f"{words} --out {runs / name}", t=texts, r=runs)
@@ -95,6 +97,7 @@ def make_seeds(folder: Path) -> Path:
     for words in [*EXPERIMENTS.values(), *EXPORTS.values()]:
         _command(words, t=texts, r=runs, f=files)
     write_files(texts, files)
+    shutil.copytree(runs / "kn2", files / "teams" / "ada")
     (folder / DONE).touch()
     return folder
 
@@ -188,7 +191,7 @@ def write_files(texts: Path, files: Path) -> None:
     (answers / "answers.toml").write_text(student)
     (files / "answers.toml").write_text(student)
     (files / "manual.csv").write_text("student,assignment,rubric,points\nada,week1,report,5\n")
-    (files / "times.csv").write_text("student,assignment,time\nada,week1,2026-12-01T11:00:00Z\n")
+    (files / "times.csv").write_text("student,assignment,submitted\nada,week1,2026-12-01T11:00:00Z\n")
     (files / "vectors.bin").write_bytes(_word2vec_binary(files / "vectors.txt"))
 
 

@@ -123,6 +123,7 @@ def test_names_that_are_asked_for_at_the_same_moment_are_different(tmp_path: Pat
         barrier.wait()
         with numbered(tmp_path / "runs" / "gru") as folder:
             names.append(folder.name)
+            barrier.wait()
 
     threads = [threading.Thread(target=reserve) for _ in range(16)]
     for thread in threads:

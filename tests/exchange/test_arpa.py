@@ -231,7 +231,7 @@ DAMAGES: list[tuple[str, str, str, int | None]] = [  # what is put in the place 
     ("ngram 2=11", "ngram 2=many", "'ngram 2=...'", 3),
     ("ngram 2=11", "ngram 2=10", "stands where", 26),
     ("ngram 2=11", "ngram 2=12", "with 11 of 12 2-grams", 27),
-    ("ngram 1=7", "ngram 1=999999999999999999", "with 7 of 999,", 14),
+    ("ngram 1=7", "ngram 1=9", "with 7 of 9 ", 14),
     ("\\2-grams:", "\\3-grams:", "stands where", 15),
     ("\\end\\", "the end", "stands where", 42),
     ("\\end\\", "", "ends early", None),
@@ -267,6 +267,9 @@ def test_damage_is_refused_with_its_reason_and_line(
         (b"\\data\\\nngram 1=0\n\n\\1-grams:\n\n\\end\\\n", "no n-grams"),
         (b"\\data\\\n" + b"".join(b"ngram %d=1\n" % k for k in range(1, 100)) + b"\n", "order"),
         (b"\n" * 20_000 + BY_LMPLZ.encode(), "not an ARPA file"),
+        (b"\\data\\\nngram 1=1\n\n" + b"\n" * 20_000, "10,000 empty lines stand before"),
+        (BY_LMPLZ.replace("ngram 1=7", "ngram 1=999999999999999999").encode(), "is not whole: its n-grams take"),
+        ((b"#" * 1_000_000 + b"\n") * 20 + BY_LMPLZ.encode(), "not an ARPA file"),
     ],
 )
 def test_foreign_files_are_refused(data: bytes, says: str, tmp_path: Path) -> None:

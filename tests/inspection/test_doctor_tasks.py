@@ -10,6 +10,9 @@ import pytest
 
 import octavo
 from octavo.cli import main
+from octavo.core import seeded_generator
+from octavo.inspection.doctor.inner_workings import gates
+from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from old_runs import write_texts
 
 
@@ -35,3 +38,9 @@ def test_the_history_of_a_run_of_every_task_is_examined(
     assert found["gradient lengths"]["values"]["median"] > 0
     assert found["events"]["values"]["finished"] is True
     assert found["overfitting"]["verdict"] != "not applicable"
+
+
+def test_attention_over_a_cell_without_gates_has_no_gates_to_examine() -> None:
+    model = RNNAttention(RNNAttentionConfig(cell="rnn", width=6), 13)
+    model.initialise(seeded_generator(1))
+    assert gates(model, list(range(12))).verdict == "not applicable"

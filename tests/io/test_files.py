@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from octavo.errors import UserError
-from octavo.io import files, system
-from octavo.io.files import whole_file, whole_folder
+from octavo.io import system
+from octavo.io.files import filled_folder, whole_file, whole_folder
+from octavo.io.partial_files import TemporaryFolder, sweep
 
 
 def write(path: Path, text: str = "new") -> None:
@@ -152,44 +154,118 @@ def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:
     assert (tmp_path / "folder").stat().st_mode == (tmp_path / "plain folder").stat().st_mode
 
 
-def old_part(path: Path) -> Path:
-    path.mkdir() if path.name.endswith("d.part") else path.touch()
-    os.utime(path, (time.time() - 2 * files.STALE,) * 2)
+def leave_part(path: Path) -> Path:
+    """What a killed process left: nobody holds it, however young it is."""
+    if path.name.startswith(".run.dir"):
+        path.mkdir()
+        (path / "a.txt").touch()
+    else:
+        path.touch()
     return path
 
 
-def test_what_a_killed_process_left_is_deleted_at_the_next_write(tmp_path: Path) -> None:
-    for name in (".run.d.part", ".run.f.part"):
-        old_part(tmp_path / name)
-    others = [old_part(tmp_path / name) for name in (".other.d.part", "run.d.part", ".run.d.old")]
+def test_what_a_killed_process_left_is_deleted_at_the_next_write_whatever_its_age(tmp_path: Path) -> None:
+    for name in (".run.dirabcd1.part", ".run.fileabc1.part", ".run.dirabcd2.old"):
+        leave_part(tmp_path / name)
+    (tmp_path / "run").mkdir()
+    names = (".other.dirabcd1.part", "run.dirabcd1.part", ".run.backup.part", ".run.BACKUP01.part", ".run.abcdefgh")
+    others = [leave_part(tmp_path / name) for name in names]
     fill(tmp_path / "run")
     assert sorted(os.listdir(tmp_path)) == sorted(["run", *(other.name for other in others)])
 
 
 def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
-    young = tmp_path / ".run.young.part"
-    young.mkdir()
-    locked = old_part(tmp_path / ".run.locked-d.part")
-    handle = os.open(locked, os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
+    held = [leave_part(tmp_path / name) for name in (".run.dirabcd1.part", ".run.fileabc1.part")]
+    handles = [os.open(part, os.O_RDONLY) for part in held]
+    for handle in handles:
+        fcntl.flock(handle, fcntl.LOCK_SH)
     fill(tmp_path / "run")
-    assert young.is_dir()
-    assert locked.is_dir()
+    assert all(part.exists() for part in held)
+    for handle in handles:
+        os.close(handle)
+    fill(tmp_path / "run")
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_part_that_is_made_but_not_locked_yet_is_left_alone(tmp_path: Path) -> None:
+    part = leave_part(tmp_path / ".run.dirabcd1.part")
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_SH)  # which every process holds from before the name is there until it is locked
+    sweep(tmp_path / "run")
+    assert part.is_dir()
     os.close(handle)
-    fill(tmp_path / "run")
-    assert not locked.exists()
+    sweep(tmp_path / "run")
+    assert not part.exists()
+
+
+def test_where_there_are_no_locks_only_the_holder_of_the_place_sweeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "fcntl", None)
+    part = leave_part(tmp_path / ".run.dirabcd1.part")
+    sweep(tmp_path / "run")
+    assert part.is_dir()
+    sweep(tmp_path / "run", held=True)
+    assert not part.exists()
 
 
 def test_a_folder_being_written_is_locked_against_the_sweep(tmp_path: Path) -> None:
     with whole_folder(tmp_path / "run") as work, whole_file(tmp_path / "file") as file:
         file.write(b"x")
-        for part in (work, next(tmp_path.glob(".file.*"))):
-            os.utime(part, (0, 0))
         fill(tmp_path / "run", "of another process")
         write(tmp_path / "file")
-        (work / "a.txt").write_text("ours")
+        write(work / "a.txt", "ours")
     assert (tmp_path / "run" / "a.txt").read_text() == "ours"
     assert (tmp_path / "file").read_text() == "x"
+    assert sorted(os.listdir(tmp_path)) == ["file", "run"]
+
+
+def test_many_writers_of_one_name_never_sweep_each_others_parts(tmp_path: Path) -> None:
+    def work(number: int) -> None:
+        for turn in range(40):
+            write(tmp_path / "file", f"{number} {turn}" * 99)
+            fill(tmp_path / "run", f"{number} {turn}")
+
+    with ThreadPoolExecutor(4) as pool:  # a lock belongs to an open file, so threads meet as processes do
+        for done in [pool.submit(work, number) for number in range(4)]:
+            done.result()
+    assert sorted(os.listdir(tmp_path)) == ["file", "run"]
+
+
+def test_a_kill_between_two_renames_gives_the_old_folder_back(tmp_path: Path) -> None:
+    fill(tmp_path / ".run.abcdefgh.old", "old")
+    fill(tmp_path / ".run.abcdefgh.part", "new")
+    sweep(tmp_path / "run")
+    assert (tmp_path / "run" / "a.txt").read_text() == "old"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_an_old_folder_comes_back_where_the_new_one_cannot_be_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "run", "old")
+    rename = os.rename
+
+    def refuse(source: Path, target: Path) -> None:
+        if str(source).endswith(".part"):
+            raise PermissionError(13, "no")
+        rename(source, target)
+
+    monkeypatch.setattr(system, "exchange", lambda one, other: False)
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(UserError, match="cannot write"):
+        fill(tmp_path / "run", "new")
+    assert (tmp_path / "run" / "a.txt").read_text() == "old"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_temporary_folder_goes_with_its_object_and_one_of_a_killed_process_with_the_next(tmp_path: Path) -> None:
+    (tmp_path / ".octavo.abcdefgh.part").mkdir()
+    one, other = TemporaryFolder(tmp_path), TemporaryFolder(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([one.path, other.path])
+    for folder in (one, other):
+        folder.cleanup()
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_kill_leaves_only_hidden_parts(tmp_path: Path) -> None:
@@ -207,3 +283,22 @@ with whole_folder(sys.argv[1] + "/folder") as work, whole_file(sys.argv[1] + "/f
     assert len(hidden) == 2
     assert {*os.listdir(tmp_path)} == {"file", *hidden}
     assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_new_folder_of_files_appears_with_all_of_them(tmp_path: Path) -> None:
+    for held in ((), ("one",)):  # also in place of one that holds nothing else
+        for name in held:
+            write(tmp_path / "out" / name, "old")
+        with pytest.raises(FileNotFoundError), filled_folder(tmp_path / "out", ("one", "two")) as place:
+            shutil.copy(place / "missing", place / "one")
+        assert [path.name for path in (tmp_path / "out").glob("*")] == [*held]
+    with filled_folder(tmp_path / "out", ("one", "two")) as place:
+        write(place / "two", "new")
+    assert os.listdir(tmp_path / "out") == ["two"]
+
+
+def test_files_of_others_in_a_folder_that_is_filled_stay(tmp_path: Path) -> None:
+    write(tmp_path / "mine", "old")
+    with filled_folder(tmp_path, ("one",)) as place:
+        write(place / "one", "new")
+    assert sorted(os.listdir(tmp_path)) == ["mine", "one"]

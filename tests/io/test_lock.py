@@ -9,12 +9,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from octavo.errors import UserError
+from octavo.io import system
 from octavo.io.lock import lock_file, locked, read_holder
 
 HOLDS = """
@@ -70,13 +73,50 @@ def test_a_lock_file_that_nobody_holds_is_in_nobodys_way(tmp_path: Path, text: s
 def test_a_lock_is_of_the_folder_that_a_link_leads_to_and_may_be_held_again_later(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "run")
-    for _ in range(2):
-        with (
-            locked(tmp_path / "run"),
-            pytest.raises(UserError, match="one process at a time"),
-            locked(tmp_path / "link"),
-        ):
+
+    def second() -> None:
+        with locked(tmp_path / "link"):
             raise AssertionError("two hold one lock")
+
+    for _ in range(2):
+        with locked(tmp_path / "run"), ThreadPoolExecutor(1) as pool:
+            with locked(tmp_path / "link"):  # what one holds, one may ask for again within
+                pass
+            with pytest.raises(UserError, match="one process at a time"):
+                pool.submit(second).result()
+    assert sorted(os.listdir(tmp_path)) == ["link", "run"]
+
+
+NO_LOCKS = OSError(38, "there are no file locks on this system")
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({}, "wait for it, or stop it$"),
+        ({"started": "an earlier process of that number"}, ""),
+        ({"pid": 2**22 + 1}, ""),
+        ({"host": "elsewhere"}, r"if it has died with its machine, delete .*\.run\.lock$"),
+        ({"started": ""}, "wait for it"),
+    ],
+    ids=["alive", "its number is another's", "dead", "elsewhere", "no start known"],
+)
+def test_without_locks_the_process_that_is_named_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], refused: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise NO_LOCKS
+
+    monkeypatch.setattr(system, "lock", fails)
+    pid = os.getppid()
+    holder = {"pid": pid, "host": socket.gethostname(), "doing": "trains", "started": system.process_start(pid)}
+    lock_file(tmp_path / "run").write_text(json.dumps(holder | changes))
+    if not refused:
+        with locked(tmp_path / "run"):
+            assert read_holder(lock_file(tmp_path / "run"))["pid"] == os.getpid()
+        return
+    with pytest.raises(UserError, match=refused), locked(tmp_path / "run"):
+        raise AssertionError("two hold one lock")
 
 
 def test_nothing_is_left_behind_where_nothing_came_of_it(tmp_path: Path) -> None:

@@ -246,6 +246,31 @@ def test_a_forged_header_is_refused_before_it_costs_anything(tokens: int, stream
         decompress_bytes(model, Bytes(), archive, MINE)
 
 
+class Counted(Markov):
+    steps = 0
+
+    def step(self, state: None, x_B: Tensor) -> tuple[Tensor, None]:
+        self.steps += 1
+        return super().step(state, x_B)
+
+
+@pytest.mark.parametrize("words", [b"", bytes(4), b"\xff" * 4, b"\x12\x34\x56\x78" * 3])
+def test_an_archive_cannot_claim_more_tokens_than_its_bytes_can_tell(words: bytes) -> None:
+    model = Counted(random_markov(257).get_buffer("logits_VV"))
+    archive = forged(b"", Header(MINE, MINE, 5_000_000, 5_000_000, 1), words)
+    assert len(archive) <= 46
+    with pytest.raises(UserError, match="forged"):
+        decompress_bytes(model, Bytes(), archive, MINE)
+    assert model.steps < 200
+
+
+def test_tokens_that_spell_more_bytes_than_the_archive_says_are_not_all_spelt_out() -> None:
+    model, data = random_markov(257), some_bytes(300)
+    header, words = coder.read_header(compress_bytes(model, Bytes(), data, MINE))
+    with pytest.raises(UserError, match="forged"):
+        decompress_bytes(model, Bytes(), forged(b"", header._replace(bytes=200), words), MINE)
+
+
 def test_a_number_without_end_in_the_header_is_refused() -> None:
     body = MINE + MINE + b"\xff" * 12
     archive = coder.MAGIC + b"\1" + zlib.crc32(body).to_bytes(4, "little") + body

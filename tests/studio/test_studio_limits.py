@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from starlette.testclient import TestClient
@@ -20,7 +21,7 @@ from octavo.studio.server import request_guard as guards
 from octavo.studio.server.error_text import error_answer, public_command, public_line
 from octavo.studio.server.scheduler import ClientDisconnected, FairLock, RequestTimeout, Scheduler, Ticket, WorkFailed
 from octavo.studio.server.training_process import ending_in_words
-from studio_place import Reader, make_runs
+from studio_place import Reader, ask_and_leave, make_runs
 
 NAMES = ("kn", "moods")
 CANARY = "canary-folder"
@@ -137,27 +138,11 @@ def hold(ticket: Ticket, began: threading.Event) -> None:
 
 async def abandon(app: Any, given: dict[str, Any]) -> None:
     """Ask as a client that leaves as soon as its request is complete."""
-    body = str(given.get("content", "")).encode()
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> dict[str, Any]:
-        if messages:
-            return messages.pop()
-        await asyncio.sleep(0.05)
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        pass
-
-    query = "&".join(
-        f"{name}={value if isinstance(value, str) else value[0]}" for name, value in given["params"].items()
-    )
-    headers = {"host": "localhost", **given.get("headers", {})}
-    await app(
-        {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http",
-         "method": given["method"].upper(), "path": given["url"], "raw_path": given["url"].encode(), "root_path": "",
-         "query_string": query.encode(), "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 1), "state": {},
-         "headers": [(name.encode(), value.encode()) for name, value in headers.items()]}, receive, send,
+    values = {name: value if isinstance(value, str) else value[0] for name, value in given["params"].items()}
+    headers = [(name.encode(), value.encode()) for name, value in given.get("headers", {}).items()]
+    await ask_and_leave(
+        app, given["url"], str(given.get("content", "")).encode(), method=given["method"].upper(), headers=headers,
+        query_string=urlencode(values).encode(),
     )  # fmt: skip
 
 
@@ -189,6 +174,21 @@ def test_clients_are_served_in_rotation() -> None:
         return [client[-1] for client in order]
 
     assert asyncio.run(scene()) == ["1", "2", "1", "2", "1", "1", "1"]
+
+
+@every_operation()
+def test_every_address_describes_all_that_it_takes(operation: Operation) -> None:
+    """Without a schema nothing would be refused by it, and no tool could make up requests."""
+    _, _, about = operation
+    for parameter in about.get("parameters", []):
+        assert "type" in parameter["schema"], parameter
+    for content in about.get("requestBody", {}).get("content", {}).values():
+        schema = content["schema"]
+        schema = OPENAPI["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        assert schema["type"] == "string" or schema["additionalProperties"] is False
+        for name, value in schema.get("properties", {}).items():
+            assert {"type", "anyOf", "enum", "$ref"} & set(value), name
+            assert value.get("type") != "string" or "enum" in value or "const" in value or "maxLength" in value, name
 
 
 # ---------------------------------------------------------------------- work that does not check its ticket

@@ -213,10 +213,11 @@ while True:
     seen.add(found)
     assert found in (first.identity, second.identity), moment
     others = [name for name in os.listdir(os.path.dirname(place)) if name != os.path.basename(place)]
-    assert all(name.startswith(".") and name.endswith(".part") for name in others), (moment, others)
+    assert all(name.startswith(".") and name.endswith((".part", ".lock")) for name in others), (moment, others)
     if status == 0:
         break
     first.save(place)
+    assert os.listdir(os.path.dirname(place)) == [os.path.basename(place)], moment  # the next one sweeps
 assert len(seen) == 2
 print(moment)
 """

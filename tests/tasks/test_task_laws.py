@@ -5,6 +5,7 @@ foreign or damaged folder is refused, and an old run stays until the new one is 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import time
@@ -30,19 +31,8 @@ from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
 from old_runs import write_texts
 from run_equality import assert_same, rows
+from task_commands import SETTINGS, STEPS, command, train
 
-GPT = {"width": 16, "layers": 1, "heads": 2}
-SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {  # the model, the data, and what makes it small
-    "language": ("gru", "text.txt", {"width": 16, "layers": 1, "batch_size": 4, "sequence_length": 8, "dropout": 0.2}),
-    "masked": ("bert", "text.txt", {**GPT, "context": 32, "batch_size": 4, "vocab_size": 120, "dropout": 0.2}),
-    "translation": ("seq2seq", "pairs.tsv", {**GPT, "vocab_size": 300, "batch_size": 128, "dropout": 0.2}),
-    "classification": ("dan", "moods.tsv", {"width": 8, "batch_size": 8}),
-    "images": ("vit", "images", {**GPT, "patch": 4, "batch_size": 8, "dropout": 0.2}),
-    "facts": ("facts", "people-16", {
-        **GPT, "context": 96, "pretrain_epochs": 4, "pretrain_batch_size": 8, "batch_size": 8, "dropout": 0.2,
-    }),
-}  # fmt: skip
-STEPS = 9
 CLOSE = 1e-3  # relative: processes add gradients up in another order, and Muon computes in bfloat16
 
 
@@ -55,26 +45,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     write_texts(folder)
     return folder
-
-
-def arguments(task: str, data: Path) -> tuple[str, str, dict[str, Any]]:
-    model, source, settings = SETTINGS[task]
-    usual = {"budget": f"{STEPS}steps", "evaluations": 3, "checkpoint_seconds": 0.0, "precision": "float32", "ema": 0.5}
-    return model, source if task == "facts" else str(data / source), {**usual, **settings}
-
-
-def train(task: str, data: Path, out: Path, **changes: Any) -> Any:
-    model, source, settings = arguments(task, data)
-    return octavo.train(model, source, out=out, device="cpu", **{**settings, **changes})
-
-
-def command(task: str, data: Path, out: Path, **changes: Any) -> list[str]:
-    model, source, settings = arguments(task, data)
-    flags = [
-        word for key, value in {**settings, **changes}.items() for word in (f"--{key.replace('_', '-')}", str(value))
-    ]
-    words = ["classify", "train"] if task == "classification" else ["train"]
-    return [*words, model, source, *flags, "--device", "cpu", "--out", str(out)]
 
 
 @pytest.fixture(scope="module")
@@ -297,11 +267,10 @@ def test_a_finished_run_stays_until_the_one_in_its_place_is_finished(
     with pytest.raises(KilledError):
         train(task, data, run, seed=5, force=True)
     monkeypatch.undo()
-    before = tmp_path / "run.before"
-    torch.testing.assert_close(octavo.load(before).model.state_dict(), weights, rtol=0, atol=0)
+    torch.testing.assert_close(octavo.load(run).model.state_dict(), weights, rtol=0, atol=0)  # as long as it trains
     octavo.resume(run)
-    assert not before.exists()
     assert json.loads((run / CONFIG).read_text())["seed"] == 5
+    assert os.listdir(tmp_path) == ["run"]
 
 
 @pytest.mark.parametrize("task", SETTINGS)

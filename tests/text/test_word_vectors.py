@@ -88,6 +88,8 @@ def test_of_a_word_that_comes_twice_the_first_row_counts_and_a_note_says_so(tmp_
         ("a 1 1e39 3\n", "after the word come numbers"),  # infinite in 32 bits
         (f"{'9' * 5000} 3\na 1 2 3\n", "line 2: a row must have as many numbers as the others, 1"),
         ("3 2\na 1 2\nb 3 4\n", "is not whole: 3 vectors are promised, 2 are there"),
+        ("1000000000 2\na 1 2\nb 3 4\n", "is not whole: 1,000,000,000 vectors of 2 numbers are promised, in "),
+        ("a 1\n" * 70_000, "repeats words in 65,534 of its first 65,536 rows"),
         (b"2 3\na \x00\x00\x80\x3f\x00\x00\n", "is not text"),
         (b"\x80\x04\x95binary", "line 1: a row must have as many numbers"),
     ],
@@ -291,7 +293,7 @@ def test_a_text_without_enough_words_is_refused() -> None:
 @pytest.mark.parametrize("name", ["dim", "window", "min_count", "vocab_size", "epochs", "learning_rate", "budget"])
 def test_settings_that_make_no_vectors_are_refused(name: str) -> None:
     settings: dict[str, Any] = {name: 0}
-    with pytest.raises(UserError, match=f"{name} must be .*{name}=0; try --{name.replace('_', '-')} "):
+    with pytest.raises(UserError, match=f"{name} must be .*{name}=0; (try --{name.replace('_', '-')}|leave it out)"):
         GloveConfig(**settings)
 
 
@@ -446,3 +448,18 @@ def test_a_run_is_labelled_where_its_vectors_saw_other_text_than_its_training_pa
         "mix", learnt / "text.txt", parts=[str(tmp_path / "part"), str(tmp_path / "whole")], out=tmp_path / "mix"
     )
     assert octavo.load(tmp_path / "mix").record["result"]["label"] == OTHER_TEXT
+
+
+def test_numbers_near_the_largest_of_single_precision_have_directions_too(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    found = WordVectors(read_vectors(file(tmp_path, "a 3e38 3e38\nb 1e-30 1e-30\nc 1 -1\nd 0 0\n")))
+    np.testing.assert_allclose(found.unit_WD, [[0.5**0.5] * 2, [0.5**0.5] * 2, [0.5**0.5, -(0.5**0.5)], [0, 0]], 1e-6)
+    assert not recwarn.list
+
+
+def test_vectors_appear_after_the_file_that_says_where_they_are_from(tmp_path: Path) -> None:
+    (tmp_path / "v.txt.json").mkdir()  # so that this file cannot be written
+    with pytest.raises(UserError, match=r"v\.txt\.json"):
+        write_vectors(tmp_path / "v.txt", Vectors(["a"], np.zeros((1, 2), np.float32)), origin={"part": "train"})
+    assert [path.name for path in tmp_path.iterdir()] == ["v.txt.json"]

@@ -496,7 +496,7 @@ def test_interrupted_while_measuring_it_says_how_to_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(language.LanguageTask, "measure", interrupted)
-        with pytest.raises(Stopped, match="stopped while measuring; go on with: octavo resume"):
+        with pytest.raises(Stopped, match="stopped; go on with: octavo resume"):
             train("gru", text, tmp_path / "run", measure=True)
     assert not octavo.resume(tmp_path / "run", measure=False).unfinished
 

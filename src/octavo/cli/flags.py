@@ -8,7 +8,8 @@ import inspect
 import os
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -21,6 +22,7 @@ from octavo.cli.output import Output
 from octavo.errors import UserError, did_you_mean
 from octavo.io.compressed import read_whole
 from octavo.io.files import check_new
+from octavo.io.lock import locked
 
 DESCRIBED: ContextVar[list[Description] | None] = ContextVar("DESCRIBED", default=None)
 """Where descriptions of commands go that help is asked for; None: help is printed."""
@@ -83,12 +85,25 @@ def with_force(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def guarded(*args: Any, force: bool, **flags: Any) -> Any:
         given = inspect.signature(function).bind(*args, **flags).arguments
-        for path in (given[name] for name in paths):
-            if path not in (None, "-"):
-                check_new(path, force)
-        return function(*args, **flags)
+        with ExitStack() as stack:
+            for path in (given[name] for name in paths):
+                if path not in (None, "-"):
+                    stack.enter_context(new_path(path, force))
+            return function(*args, **flags)
 
     return with_flag(guarded, function, "force", Force)
+
+
+@contextmanager
+def new_path(path: str, force: bool) -> Iterator[None]:
+    """What stands there is replaced only by `force`, and by one command at a time; a pipe can have several."""
+    is_device = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    is_below = os.path.isdir(
+        os.path.dirname(os.path.abspath(path))
+    )  # a folder is not made only to lock something in it
+    with locked(path if is_below and not is_device else None, "writes"):
+        check_new(path, force)
+        yield
 
 
 def with_flag(wrapper: F, function: Callable[..., Any], name: str, hint: Any) -> F:

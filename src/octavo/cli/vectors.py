@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, Encoding, Field, Force, run_action, run_command
+from octavo.cli.flags import Corpora, Encoding, Field, Force, new_path, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
 from octavo.inspection.word_similarity import WordVectors, check, vectors
 from octavo.io.encoding import UTF8
-from octavo.io.files import check_new
 from octavo.models.parts.checks import check_positive
 from octavo.training.glove import GloveConfig
 
@@ -69,11 +68,11 @@ def train(
     if not corpus:
         raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
     _check_out(out, corpus)
-    check_new(out, force)
-    learnt = vectors(
-        corpus, seed=seed, whole_text=whole_text, field=field, errors=errors, encoding=encoding, **vars(config)
-    )
-    learnt.save(out, header)
+    with new_path(out, force):
+        learnt = vectors(
+            corpus, seed=seed, whole_text=whole_text, field=field, errors=errors, encoding=encoding, **vars(config)
+        )
+        learnt.save(out, header)
     summary, losses = learnt.summary, learnt.summary["loss"]
     epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""
     words = (

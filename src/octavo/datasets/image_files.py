@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from octavo.errors import UserError
+from octavo.io.limits import check_memory
 from octavo.io.progress import Advance, progress
 
 Part = tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]
@@ -65,16 +66,22 @@ def _pixels(picture: Image.Image, name: str, mode: str, size: tuple[int, int]) -
             flat = Image.alpha_composite(Image.new("RGBA", flat.size, "white"), flat)
         whole = flat.convert(mode)
         whole = whole if whole.size == size else whole.resize(size, Image.Resampling.BOX)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise UserError(f"{name} is damaged: {error}; leave it out or get it again") from error
+    except Exception as error:  # Pillow's readers raise what they happen to stumble over
+        raise UserError(f"{name} is damaged: {_reason(error)}; leave it out or get it again") from error
     x_HWC = np.array(whole, np.uint8).reshape(size[1], size[0], -1)
     return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _read_part(
     files: Sequence[tuple[Path, int]], labels: tuple[str, ...], mode: str, size: tuple[int, int], advance: Advance
 ) -> Part:
-    x_NCHW = np.empty((len(files), 1 if mode == "L" else 3, size[1], size[0]), np.uint8)
+    channels = 1 if mode == "L" else 3
+    check_memory(2 * len(files) * channels * size[0] * size[1], f"{len(files):,} pictures", "try a smaller --side")
+    x_NCHW = np.empty((len(files), channels, size[1], size[0]), np.uint8)
     for n, (path, _) in enumerate(files):
         x_NCHW[n] = read_picture(path, mode, size)
         advance(1)
@@ -112,8 +119,8 @@ def _opened(path: Path | BytesIO, formats: tuple[str, ...] = FORMATS, most_pixel
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow's, about odd headers and about what is refused here anyway
             picture = Image.open(path, formats=formats)
-    except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        reason = error if isinstance(path, Path) else f"it must be one of {', '.join(formats)}"
+    except Exception as error:
+        reason = _reason(error) if isinstance(path, Path) else f"it must be one of {', '.join(formats)}"
         raise UserError(f"{name} is no picture that can be read: {reason}; leave it out or get it again") from error
     if picture.width * picture.height > most_pixels:
         picture.close()

@@ -6,6 +6,7 @@ N images, C channels, H and W pixels down and across. Pixels are bytes.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from octavo.datasets import sources
 from octavo.datasets.image_files import read_pictures
 from octavo.datasets.labels import held_out_of_each
 from octavo.errors import UserError
-from octavo.io.compressed import stream
+from octavo.io.compressed import CHUNK_BYTES, stream
 
 IDX_NAMES = (
     "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
@@ -198,11 +199,14 @@ def read_idx_folder(folder: Path) -> tuple[Pixels, Labels, Pixels, Labels]:
 
 def read_idx(path: Path) -> Pixels:
     """The array in an IDX file of bytes; its length must be what its sizes say."""
-    data = bytearray()
+    data, most = bytearray(), MOST_IDX_BYTES
     for block in stream(path):
+        if not data and len(block) >= 16:
+            sizes = tuple(int.from_bytes(block[4 * i : 4 * i + 4], "big") for i in range(1, 1 + min(3, block[3])))
+            most = min(most, 16 + math.prod(sizes))
         data += block
-        if len(data) > MOST_IDX_BYTES:
-            raise UserError(f"{path} is longer than {MOST_IDX_BYTES:,} bytes, which no file of images here is")
+        if len(data) > max(most, CHUNK_BYTES):
+            raise UserError(f"{path} is longer than its sizes say, or than {MOST_IDX_BYTES:,} bytes; get a whole copy")
     dimensions = data[3] if len(data) >= 4 else 0
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] != IDX_BYTES or not 1 <= dimensions <= 3:
         raise UserError(f"{path} is no IDX file of bytes: it begins with {bytes(data[:4]).hex(' ')}; get a whole copy")

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 
 from octavo.errors import UserError
 from octavo.exchange.formats import NOT_ARPA
-from octavo.io.compressed import stream
+from octavo.io.compressed import is_compressed, stream
 from octavo.io.progress import Advance
+from octavo.models.ngram.model import MAX_ORDER
 
 LONGEST_LINE = 1 << 20  # bytes; whatever is longer, without a line's end, is no ARPA file
-PREAMBLE = 10_000  # lines that may stand before \data\
+PREAMBLE, PREAMBLE_BYTES = 10_000, 1 << 24  # lines, and bytes in them, that may stand before \data\
+MAX_EMPTY_LINES = 10_000  # between two sections
 SHOWN = 60  # characters of a wrong line that a message shows
 ROUNDING = 1e-6  # a log-probability may lie so far above 0: other tools round too
 LARGEST = 99.0  # a back-off weight of more digits is a mistake
@@ -96,15 +98,29 @@ def read_sizes(lines: Lines) -> list[int]:
         if name.split() != [b"ngram", b"%d" % (len(sizes) + 1)] or not COUNT.fullmatch(size):
             raise lines.refusal(f"{_shown(line)} stands where 'ngram {len(sizes) + 1}=...' must; the header is damaged")
         sizes.append(int(size))
+        if len(sizes) > MAX_ORDER:
+            raise lines.refusal(f"the order of n-grams is at most {MAX_ORDER}; this is not an ARPA file")
+    _check_sizes(lines.path, sizes)
     if not sizes or not sizes[0]:
         raise lines.refusal("the header names no n-grams; write the file again")
     return sizes
 
 
+def _check_sizes(path: Path, sizes: list[int]) -> None:
+    """Refuse a header that promises more than the file can hold: a k-gram takes a digit, k words and k + 1 spaces."""
+    size, least = path.stat().st_size, sum(2 * (k + 1) * count for k, count in enumerate(sizes, 1))
+    if size and not is_compressed(path) and least > size:
+        raise UserError(f"{path} is not whole: its n-grams take {least:,} bytes or more, it has {size:,}; get it again")
+
+
 def _find_header(lines: Lines) -> None:
     hint = "give a file that lmplz or octavo wrote"
+    size = 0
     for number in range(PREAMBLE):
         line = lines.one()
+        size += len(line or b"")
+        if size > PREAMBLE_BYTES:
+            break
         if line == b"\\data\\":
             return
         if line is None:
@@ -221,9 +237,11 @@ def _float(field: bytes) -> float:
 
 def _expect(lines: Lines, mark: bytes) -> None:
     """Skip empty lines up to the mark."""
-    line = lines.one()
+    line, empty = lines.one(), 0
     while line == b"":
-        line = lines.one()
+        line, empty = lines.one(), empty + 1
+        if empty > MAX_EMPTY_LINES:
+            raise lines.refusal(f"{MAX_EMPTY_LINES:,} empty lines stand before {mark.decode()!r}; the file is damaged")
     if line is None:
         raise UserError(f"{lines.path} ends early, before {mark.decode()}; copy the file again")
     if line != mark:

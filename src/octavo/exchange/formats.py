@@ -68,6 +68,8 @@ class Format:
 def is_gguf(path: Path) -> bool:
     """Whether a file begins or is named like a GGUF file."""
     try:
+        if not path.is_file():
+            return False
         with open(path, "rb") as file:
             return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC or path.suffix == GGUF_SUFFIX
     except OSError:

@@ -21,6 +21,7 @@ from octavo.exchange.decoders import SHAPES
 from octavo.exchange.formats import CONFIG, read_object
 from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, TokenIds, built, untied, with_tokenizer
 from octavo.exchange.shapes import Shape
+from octavo.io.encoding import read_text
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
 
@@ -101,6 +102,8 @@ def _files(folder: Path) -> list[Path]:
     names = sorted(set(map(str, places.values()))) if isinstance(places, Mapping) else []
     if not names or any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
         raise UserError(f"{INDEX} must name .safetensors files beside it: {names[:3]}; it is damaged")
+    if missing := next((name for name in names if not (folder / name).is_file()), None):
+        raise UserError(f"{missing} is missing; fetch the model again")
     return [folder / name for name in names]
 
 
@@ -159,10 +162,7 @@ def _special_contents(folder: Path) -> Iterator[str]:
 def _parts_of_gpt2(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """vocab.json and merges.txt, as GPT-2 was published with, as one tokenizer.json."""
     vocab = read_object(folder / VOCAB)
-    try:
-        lines = (folder / MERGES).read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{MERGES} cannot be read: {error}; fetch the model again") from error
+    lines = read_text(folder / MERGES).split("\n")
     pairs = [line.split(" ") for line in lines if line.strip() and not line.startswith("#version")]
     if wrong := next((pair for pair in pairs if len(pair) != 2), None):
         raise UserError(f"every line of {MERGES} must be of two tokens: {' '.join(wrong)!r} is not")

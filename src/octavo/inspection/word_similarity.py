@@ -17,7 +17,7 @@ from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.text import open_corpus, open_text
-from octavo.text.word_vectors import Vectors, read_vectors, write_origin, write_vectors
+from octavo.text.word_vectors import Vectors, read_vectors, write_vectors
 from octavo.training.glove import GloveConfig, train_glove
 
 # Written for octavo, and small: enough to see whether vectors are sound, not to rank methods that are close.
@@ -50,8 +50,10 @@ class WordVectors:
         self.summary = summary or {}
         """How they were learnt: words, pairs, tokens, seconds, the loss of every epoch, and the text."""
         self.place = {word: row for row, word in reversed(list(enumerate(vectors.words)))}
-        length_W1 = np.linalg.norm(vectors.rows_WD, axis=1, keepdims=True)
-        self.unit_WD: NDArray[np.float32] = vectors.rows_WD / np.maximum(length_W1, np.float32(1e-30))
+        # In double precision: the square of a large number is infinite in single.
+        squares_W = np.einsum("wd,wd->w", vectors.rows_WD, vectors.rows_WD, dtype=np.float64)
+        length_W1 = np.sqrt(squares_W)[:, None].clip(1e-30)
+        self.unit_WD = np.divide(vectors.rows_WD, length_W1, np.empty_like(vectors.rows_WD), casting="same_kind")
 
     @property
     def words(self) -> list[str]:
@@ -77,9 +79,9 @@ class WordVectors:
         """Write them as text, GloVe's way; `header` adds word2vec's first line. Of vectors that were learnt here, a
         file beside them (PATH.json) says from which text.
         """
-        write_vectors(path, self.vectors, header)
-        if text := self.summary.get("text"):
-            write_origin(path, text["source"], text["part"], text["sha256"])
+        text = self.summary.get("text")
+        keys = {"source": "source", "part": "part", "text_sha256": "sha256"}
+        write_vectors(path, self.vectors, header, {key: text[name] for key, name in keys.items()} if text else None)
 
     def to_json(self) -> dict[str, Any]:
         """How many there are and how they were learnt, as plain JSON values."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import errno
-import glob
 import json
 import os
 import shutil
-import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from octavo.errors import UserError
 from octavo.io import system
+from octavo.io.partial_files import file_part, folder_part, replace_folder
 
-PART = ".part"  # ends the names of what is not whole yet
-STALE = 3600  # seconds after which a part that nobody holds a lock on is taken for a killed process's
 REFUSALS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST,
     errno.ENOENT, errno.ELOOP, errno.EIO, errno.EBUSY,
@@ -38,21 +34,15 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
         return
     with _naming(path):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART)
-    try:
-        with _naming(path), os.fdopen(handle, "wb") as file:
-            _lock(file.fileno())
-            system.set_usual_permissions(name, 0o666)
+        with file_part(target) as (file, part):
+            system.set_usual_permissions(part, 0o666)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        with _naming(path):
-            os.replace(name, target)  # when it is closed: Windows renames no open file
-        system.sync(target.parent)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+            if os.name == "nt":  # which renames no open file
+                file.close()
+            os.replace(part, target)
+            system.sync(target.parent)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -67,26 +57,28 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     with _naming(path):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
-        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART))
-    handle = system.open_folder(work)
-    try:
-        with _naming(path):
-            if handle is not None:
-                _lock(handle)
+        with folder_part(target) as work:
             system.set_usual_permissions(work, 0o777)
             yield work
-            for file in work.rglob("*"):
-                if file.is_file():
-                    system.sync(file)
-            _swap_in(work, target)
-        system.sync(target.parent)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
-    finally:
-        if handle is not None:
-            os.close(handle)
+            for below in (*work.rglob("*"), work):
+                if below.is_file() or below.is_dir():
+                    system.sync(below)
+            replace_folder(work, target)
+            system.sync(target.parent)
+
+
+@contextmanager
+def filled_folder(path: str | Path, names: Collection[str] = ()) -> Iterator[Path]:
+    """A folder to write files into, which appears when all of them are there; the `names` in an old one are replaced.
+
+    Where an old one holds anything else, each file is written into it as a whole.
+    """
+    held = set(os.listdir(path)) if os.path.isdir(path) else set()
+    if held <= set(names):
+        with whole_folder(path) as work:
+            yield work
+    else:
+        yield Path(path)
 
 
 def check_new(path: str | Path, force: bool = False) -> None:
@@ -130,45 +122,6 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
-
-
-def _swap_in(work: Path, path: Path) -> None:
-    """Rename `work` to `path`; what stood at `path` is deleted last."""
-    if not path.exists():
-        os.rename(work, path)
-        return
-    if system.exchange(work, path):
-        shutil.rmtree(work, ignore_errors=True)
-        return
-    # Without an exchange a kill between the two renames leaves the old folder only under its temporary name.
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
-    os.rename(path, aside / "old")
-    os.rename(work, path)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _sweep(path: Path) -> None:
-    """Delete what killed processes left of the same name: old parts on which no living process holds a lock."""
-    for name in glob.glob(f".{glob.escape(path.name)}.*{PART}", root_dir=path.parent):
-        part = path.parent / name
-        try:
-            if time.time() - part.stat().st_mtime < STALE:
-                continue
-            handle = os.open(part, os.O_RDONLY)
-            try:
-                system.lock(handle)
-                shutil.rmtree(part) if part.is_dir() else part.unlink()
-            finally:
-                os.close(handle)
-        except OSError:  # somebody still writes it, or it is not ours to delete
-            continue
-
-
-def _lock(handle: int) -> None:
-    try:
-        system.lock(handle)
-    except OSError:  # a file system without locks cannot be swept either
-        return
 
 
 @contextmanager

@@ -31,6 +31,8 @@ def parse_json(data: bytes | str) -> Any:
 def read_json_file(path: str | Path, remedy: str, most: int = MAX_JSON_BYTES) -> Any:
     """What a JSON file holds; one that cannot be read is refused, with what to do about it."""
     try:
+        if not Path(path).is_file():  # a pipe would be waited for
+            raise ValueError("there is no such file")
         with open(path, "rb") as file:
             data = file.read(most + 1)
         if len(data) > most:

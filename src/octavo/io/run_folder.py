@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from octavo import __version__
 from octavo.errors import UserError, nearest
-from octavo.io.files import PART, whole_file, whole_folder
+from octavo.io.files import whole_file, whole_folder
 from octavo.io.json_text import MAX_JSON_BYTES, read_json_file
 from octavo.io.old_records import current_record
+from octavo.io.partial_files import is_part, sweep
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +31,7 @@ CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE, BOARD = OURS = (
     "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "samples.txt", "report.html", "state",
     "tensorboard",
 )  # fmt: skip
+NEW = ".new"  # ends the hidden name of a run that is to replace another one
 COMPARISON = "comparison.json"  # in the folder of a comparison: its rows
 LARGEST_RECORD = 1 << 24  # bytes of config.json
 FORMAT = 2  # of the folder; older ones are read too, and a reader refuses what it does not know
@@ -39,6 +41,8 @@ KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
     "model": str, "task": str,
     "corpus": {"name": str, "source": list, "errors": str, "field": str, "preprocess": list, "valid_source": list,
                "train": PART_OF_TEXT, "valid": PART_OF_TEXT},
+    "data": {"source": list, "learnt": PART_OF_TEXT, "test": PART_OF_TEXT}, "images": {"source": list},
+    "training": {"settings": {}, "loop": {}, "optimizer": {}, "device": str},
     "preprocess": list, "notes": list, "other_text": list, "seed": int, "train_seconds": NUMBER, "train_tokens": int,
     "sha256": {"tensors": str, "tokenizer": str, "start": str},
     "result": {"bits_per_byte": (*NUMBER, type(None)), "impossible": int, "tokens": int, "label": str},
@@ -60,12 +64,12 @@ def _record_bytes(record: Mapping[str, Any]) -> bytes:
 
 def save_folder(
     path: Path, record: Mapping[str, Any], tensors: Mapping[str, Tensor], texts: Mapping[str, str],
-    keep: Sequence[str] = (),
+    keep: Sequence[Path] = (),
 ) -> dict[str, str]:  # fmt: skip
     """Write the folder, in place of the one that stood there; anything else that stands there is refused.
 
-    `record` becomes config.json, `texts` are the other files. What the old folder has of the names in `keep` goes into
-    the new one. Returns the hashes that config.json has of the files.
+    `record` becomes config.json, `texts` are the other files. The files and folders in `keep`, those that are there, go
+    into it too. Returns the hashes that config.json has of the files.
     """
     check_out(path)
     from octavo.io.integrity import HASHES, folder_hashes
@@ -77,14 +81,40 @@ def save_folder(
             (folder / name).write_bytes(_encoded(text))
         hashes = folder_hashes(folder, record, written)
         (folder / CONFIG).write_bytes(_record_bytes({**record, HASHES: hashes}))
-        for name in keep:
-            if (path / name).is_dir():
-                shutil.copytree(path / name, folder / name, ignore=shutil.ignore_patterns(f".*{PART}"))
+        for source in keep:
+            if source.exists() and not (folder / source.name).exists():
+                _take_over(source, folder / source.name)
     return hashes
 
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
+
+
+def _take_over(source: Path, target: Path) -> None:
+    """Put a file or a folder into a new folder as well; linked, because nothing is ever written into it."""
+    if source.is_dir():
+        target.mkdir()
+        for below in source.iterdir():
+            if not is_part(below.name):
+                _take_over(below, target / below.name)
+        return
+    try:
+        os.link(source, target)
+    except OSError:  # a disk without links
+        shutil.copyfile(source, target)
+
+
+def replacement(folder: str | Path) -> Path:
+    """Where the run is trained that is to replace the one in a folder: hidden beside it, until it is finished."""
+    real = Path(os.path.realpath(folder))
+    return real.with_name(f".{real.name}{NEW}")
+
+
+def replaced(folder: Path) -> Path:
+    """The folder that a run in training is to be in: that of the run which it replaces, or its own."""
+    hidden = folder.name.startswith(".") and folder.name.endswith(NEW)
+    return folder.with_name(folder.name.removeprefix(".").removesuffix(NEW)) if hidden else folder
 
 
 def check_out(path: str | Path) -> None:
@@ -97,7 +127,7 @@ def check_out(path: str | Path) -> None:
                 f"cannot write {path}: {above} is not a folder that can be written to; choose another --out"
             )
         return
-    names = set(os.listdir(path)) if os.path.isdir(path) else {""}
+    names = {name for name in os.listdir(path) if not is_part(name)} if os.path.isdir(path) else {""}
     try:
         if names:
             read_record(path)
@@ -112,6 +142,8 @@ def read_record(path: str | Path) -> dict[str, Any]:
     """config.json of a run folder, with every value of the kind that it should be."""
     path = Path(path)
     if not (path / CONFIG).is_file():
+        sweep(Path(os.path.realpath(path)))  # which brings an old run back whose place is empty
+    if not (path / CONFIG).is_file():
         raise UserError(f"{path} is not a run: it has no {CONFIG}; {_advice(path)}")
     record = read_json(path / CONFIG, LARGEST_RECORD)
     if not isinstance(record, dict) or "octavo" not in record:
@@ -123,7 +155,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
             f"{path / CONFIG} is of format {record.get('format')!r}, this octavo reads up to {FORMAT}; train it again"
         )
     record = current_record(record)
-    if wrong := _wrong_kind(record, KINDS):
+    if wrong := wrong_kind(record, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
     return record
 
@@ -135,8 +167,9 @@ def find_run(path: str | Path) -> Path:
         return path
     try:
         rows = read_json(path.parent / COMPARISON)["rows"]
-        named = {str(row[key]).casefold(): row["run"] for row in rows for key in ("title", "model") if row["run"]}
-    except (UserError, KeyError, TypeError):
+        runs = [row for row in rows if isinstance(row["run"], str) and Path(row["run"]).name == row["run"]]
+        named = {str(row[key]).casefold(): row["run"] for row in runs for key in ("title", "model")}
+    except (UserError, LookupError, TypeError):  # a damaged one names nothing
         return path
     return path.parent / named[path.name.casefold()] if path.name.casefold() in named else path
 
@@ -151,14 +184,14 @@ def _advice(path: Path) -> str:
     return f"runs here: {', '.join(list(known.values())[:5])}" if known else "make one with octavo train"
 
 
-def _wrong_kind(record: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
+def wrong_kind(record: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
     """What is not of its kind, in words; empty if all is well."""
     for key, kind in kinds.items():
         if key not in record:
             continue
         value, name = record[key], f"{above}{key}"
         if isinstance(kind, dict) and isinstance(value, dict):
-            if wrong := _wrong_kind(value, kind, f"{name}."):
+            if wrong := wrong_kind(value, kind, f"{name}."):
                 return wrong
         elif isinstance(kind, dict) or isinstance(value, bool) or not isinstance(value, kind):
             return f"{name} is {json.dumps(value)[:40]}"

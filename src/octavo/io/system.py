@@ -34,14 +34,14 @@ def _optional(module: str) -> Any:
 fcntl, msvcrt = _optional("fcntl"), _optional("msvcrt")
 
 
-def lock(handle: int, shared: bool = False) -> None:
-    """Lock an open file until it is closed; BlockingIOError where another process holds it.
+def lock(handle: int, shared: bool = False, wait: bool = False) -> None:
+    """Lock an open file until it is closed; BlockingIOError where another process holds it, unless it may `wait`.
 
     Any other OSError means that locks are not to be had here.
     """
     if fcntl is not None:
         try:
-            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise BlockingIOError(error.errno, error.strerror) from error
@@ -104,6 +104,17 @@ def exchange(one: Path, other: Path) -> bool:
         return False
     done: int = renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
     return done == 0
+
+
+def process_start(pid: int) -> str:
+    """What tells a process from a later one of the same number: when it started, and since which start of the machine;
+    empty where the system does not say.
+    """
+    try:
+        started = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {started}"
+    except (OSError, IndexError):
+        return ""
 
 
 def is_alive(pid: int) -> bool:

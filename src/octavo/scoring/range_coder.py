@@ -46,8 +46,11 @@ SAMPLES, SAMPLE_TOKENS = 64, 256  # whose second halves, with and without contex
 MAX_AUTO_STREAMS = 512
 MAX_AUTO_PROBABILITIES = 2**24  # L * V, where the number of streams is not given
 MAX_PROBABILITIES = 2**27  # L * V that an option or a forged header may ask for: a gigabyte
+DECODED_TOKENS = 1 << 16  # turned into text at a time
 MAX_ONE_SYMBOL_VOCAB = 1024  # up to this vocabulary one symbol a token is cheaper than two
 PROBABILITY_BITS = 24  # of the range coder
+
+UNWRITTEN_BITS = 128  # that the coder's last words may leave out at most
 
 FAMILY = constriction.stream.model.Categorical(perfect=False)
 
@@ -97,15 +100,27 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, archive: b
     try:
         with progress("restoring", 1) as advance:
             tokens = decode_tokens(model, words, header.tokens, header.streams, advance, header.version)
-        data = tokenizer.decode(tokens.numpy().astype(np.int32))
+        data = _decode_text(tokenizer, tokens.numpy().astype(np.int32), header.bytes)
         if len(data) != header.bytes or hashlib.sha256(data).digest()[:8] != header.checksum:
             raise MismatchError
     except MismatchError as error:
         raise UserError(
             "the text that came out is not the one that went in: the archive is whole, so the model computes other "
-            "probabilities here than where it was written; use the same device, thread count and torch version"
+            "probabilities here than where it was written, or somebody forged it; use the same device, thread count "
+            "and torch version"
         ) from error
     return data
+
+
+def _decode_text(tokenizer: Tokenizer, tokens: NDArray[np.int32], size: int) -> bytes:
+    """The text of the tokens, as far as it is not longer than the archive says."""
+    parts, total = list[bytes](), 0
+    for start in range(0, len(tokens), DECODED_TOKENS):
+        parts.append(tokenizer.decode(tokens[start : start + DECODED_TOKENS]))
+        total += len(parts[-1])
+        if total > size:
+            raise MismatchError
+    return b"".join(parts)
 
 
 @torch.no_grad()
@@ -174,12 +189,15 @@ def decode_tokens(
     """The `count` tokens that were encoded in that many streams."""
     decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(words, dtype="<u4").astype(np.uint32))
     x_L = torch.full((streams,), model.begin, device=device_of(model))
-    columns = []
+    columns, bits_left = [], 8.0 * len(words) + UNWRITTEN_BITS
     with eval_mode(model), single_thread():
         predict = _predictor(model, count, streams, version)
         for _, active in _columns(count, streams, advance):
-            x_L = decode_column(decoder, group_probabilities(predict(x_L)[:active]))
+            x_L, bits = decode_column(decoder, group_probabilities(predict(x_L)[:active]))
             columns.append(x_L.cpu().int())
+            bits_left -= bits
+            if not bits_left >= 0:  # more tokens are claimed than were written: those from here on come out of nothing
+                raise MismatchError
     if not columns:
         return torch.empty(0, dtype=torch.long)
     x_LT = torch.nn.utils.rnn.pad_sequence(columns, padding_value=-1)
@@ -279,24 +297,32 @@ def encode_column(encoder: Any, p_LGK: Tensor, x_L: Tensor, at_L: Tensor) -> Non
     encoder.encode(k_L.int().cpu().numpy(), FAMILY, p_LK.cpu().numpy())
 
 
-def decode_column(decoder: Any, p_LGK: Tensor) -> Tensor:
-    """Read one token of each stream."""
+def decode_column(decoder: Any, p_LGK: Tensor) -> tuple[Tensor, float]:
+    """Read one token of each stream; also the bits that they took in the archive at least."""
     L, G, K = p_LGK.shape
-    g_L = torch.zeros(L, dtype=torch.long, device=p_LGK.device)
+    g_L, bits = torch.zeros(L, dtype=torch.long, device=p_LGK.device), 0.0
     try:
         if G > 1:
-            g_L = torch.from_numpy(decoder.decode(FAMILY, p_LGK.sum(-1).cpu().numpy())).to(g_L)
-        k_L = torch.from_numpy(decoder.decode(FAMILY, _within(p_LGK, g_L).cpu().numpy())).to(g_L)
+            g_L, bits = _decode_symbols(decoder, p_LGK.sum(-1))
+        k_L, more_bits = _decode_symbols(decoder, _within(p_LGK, g_L))
     except (ValueError, AssertionError) as error:  # not a distribution, or what constriction calls invalid data
         raise MismatchError from error
-    return g_L * K + k_L
+    return g_L * K + k_L, bits + more_bits
+
+
+def _decode_symbols(decoder: Any, p_LK: Tensor) -> tuple[Tensor, float]:
+    """One symbol of each row; a symbol of probability p has at most p + 2**-23 of the coder's range."""
+    p = p_LK.cpu().numpy()
+    symbol_L = decoder.decode(FAMILY, p)
+    share_L = p[np.arange(len(p)), symbol_L].astype(np.float64) + 2.0 ** (1 - PROBABILITY_BITS)
+    return torch.from_numpy(symbol_L).to(p_LK.device, torch.long), float(-np.log2(share_L).sum())
 
 
 def _check_claims(header: Header, words: bytes, vocab: int) -> None:
     """Refuse a forged header before it costs memory or time without bound."""
     symbols = sum(_group_shape(vocab)) - 2  # ids beside the most probable one, each of which keeps 2**-24
     least_bits = max(1, symbols) * 2**-PROBABILITY_BITS / math.log(2)
-    most_tokens = (8 * len(words) + 128) / least_bits  # the coder's last words may leave up to 128 bits unwritten
+    most_tokens = (8 * len(words) + UNWRITTEN_BITS) / least_bits
     streams_fit = 1 <= header.streams <= max(1, min(header.tokens, MAX_PROBABILITIES // vocab))
     if len(words) % 4 or not streams_fit or header.tokens > most_tokens:
         raise UserError(

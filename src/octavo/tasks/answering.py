@@ -13,6 +13,7 @@ from typing import Any, Literal
 from octavo.datasets.questions import Knowledge, Pair
 from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
+from octavo.io.lock import locked
 from octavo.io.run_folder import REPORT, STATE, check_out
 from octavo.tasks.facts import TASK, AnswerLoss, Questions, joined, optimizer_of
 from octavo.tasks.facts_file import Facts
@@ -127,8 +128,15 @@ def learn(
     """
     if not pairs or steps < 1:
         raise UserError(f"there must be pairs to learn, and steps: {len(pairs)} pairs, steps={steps}; store some first")
-    if out is not None:
-        check_out(out)
+    with locked(out, "learns facts"):
+        if out is not None:
+            check_out(out)
+        return _learn(run, pairs, steps, seed, device, out, quiet)
+
+
+def _learn(
+    run: FactsRun, pairs: Sequence[Pair], steps: int, seed: int, device: str, out: str | Path | None, quiet: bool
+) -> dict[str, Any]:
     recipe, known = TASK.recipe_of({**run.record, **run.description()}).replace(seed=seed), run.data("train it anew")
     chosen = pick_device(device)
     model = run.model.to(chosen)

@@ -125,7 +125,8 @@ def _reader(path: Path, record: Mapping[str, Any], config: Any, tensors: dict[st
             raise ValueError("rows_F points outside the table")
         return HashedReader(config.ngrams, rows_F)
     if record["model"] == "dan":
-        words = read_json(path / TOKENIZER).get("words")
+        known = read_json(path / TOKENIZER)
+        words = known.get("words") if isinstance(known, dict) else None
         if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
             raise ValueError("words must be a list of strings")
         if len(set(words)) < len(words) or any(re.search(r"\s", word) for word in words):

@@ -19,6 +19,7 @@ from octavo.decode import Sample, generate
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.io.memory import available
+from octavo.io.partial_files import TemporaryFolder
 from octavo.io.run_folder import TOKENIZER, read_record
 from octavo.models import MODELS, language_models
 from octavo.models.ngram.counting import Workspace
@@ -161,13 +162,13 @@ def reading(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def temporary_folder(out: Path | None, size: int) -> tempfile.TemporaryDirectory[str] | None:
+def temporary_folder(out: Path | None, size: int) -> TemporaryFolder | None:
     """A folder for what a large text's tokens and counts are mapped from; None for a small one."""
     if size <= MAX_BYTES_IN_MEMORY:
         return None
     beside = out.absolute().parent if out is not None else Path(tempfile.gettempdir())
     beside.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(dir=beside, prefix=".octavo.", suffix=".tokens")
+    return TemporaryFolder(beside)
 
 
 def workspace_for(tokens: int, folder: Path | None) -> Workspace:

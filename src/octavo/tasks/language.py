@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 
 from octavo.core import LanguageModel, seeded_generator
 from octavo.errors import UserError
+from octavo.io.partial_files import TemporaryFolder
 from octavo.models import MODELS, find_spec
 from octavo.scoring.bits_per_byte import Score, score_text
 from octavo.tasks.corpus import (
@@ -45,14 +45,14 @@ class LanguageData:
     corpus: Corpus
     parts: list[Run] = field(default_factory=list)  # of a mixture
     reading: Mapping[str, Any] = field(default_factory=dict)  # of a mixture: how its first part's text was read
-    folder: tempfile.TemporaryDirectory[str] | None = None
+    folder: TemporaryFolder | None = None
     store: TokenStore | None = None
 
     @property
     def tokens_file(self) -> Path | None:
         """Where the tokens of a large text are mapped from, one file a process."""
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-        return Path(self.folder.name) / f"train{rank}.bin" if self.folder else None
+        return self.folder.path / f"train{rank}.bin" if self.folder else None
 
 
 class LanguageTask(Task[Run, LanguageData]):
@@ -109,7 +109,7 @@ class LanguageTask(Task[Run, LanguageData]):
         if find_spec(recipe.model).fitting == "mixture":
             return fit_mixture(recipe.config, data.corpus, data.parts), ()
         tokenizer, store = self._learn_tokens(recipe, data)
-        folder = Path(data.folder.name) if data.folder else None
+        folder = data.folder.path if data.folder else None
         workspace = workspace_for(len(store), folder)
         x_N = store_tensor(store, pick_device(recipe.device), workspace)
         fitted = fit_counts(recipe.model, x_N, recipe.config, tokenizer, recipe.seed, workspace.folder)

@@ -15,6 +15,7 @@ from octavo.exchange import FORMATS, find_format, format_by_name, formats, forma
 from octavo.exchange.bert import is_bert, write_bert
 from octavo.exchange.imported import TokenIds
 from octavo.io.files import check_new
+from octavo.io.lock import locked
 from octavo.io.run_folder import CONFIG, TENSORS, check_out
 from octavo.models import parameter_count, spec_of
 from octavo.tasks.api import open_run
@@ -83,8 +84,9 @@ def export(
     if target is None and loaded.path is None:
         raise UserError("a run that has no folder needs a target: octavo.export(run, PATH)")
     path = Path(target or loaded.path.parent / f"{loaded.name}{FORMATS[chosen].suffix}")
-    check_new(path, force=force)
-    notes = export_run(loaded, path, chosen, precision)
+    with locked(path, "exports a model"):
+        check_new(path, force=force)
+        notes = export_run(loaded, path, chosen, precision)
     written = path / TENSORS if path.is_dir() else path
     return Exported(path, chosen, written.stat().st_size, size_of_model(loaded)[0], notes)
 
@@ -115,15 +117,16 @@ def import_model(
         >>> abs(before - after) < 1e-3
         True
     """
-    if out is not None:
-        check_new(out, force=force)
-    if is_bert(source) or (str(source) in NAMED and not Path(source).exists()):
+    with locked(out, "imports a model"):
         if out is not None:
-            check_out(out)
-        encoder = load_encoder(source)
-        return encoder if out is None else encoder.save(out)
-    like = None if tokenizer_of is None else open_run(tokenizer_of)
-    return import_run(source, out, like, precision)
+            check_new(out, force=force)
+        if is_bert(source) or (str(source) in NAMED and not Path(source).exists()):
+            if out is not None:
+                check_out(out)
+            encoder = load_encoder(source)
+            return encoder if out is None else encoder.save(out)
+        like = None if tokenizer_of is None else open_run(tokenizer_of)
+        return import_run(source, out, like, precision)
 
 
 def export_run(

@@ -225,8 +225,12 @@ class Task(Generic[R, D]):
         source = about.get("source") if isinstance(about, Mapping) else None
         if not isinstance(source, list) or not all(isinstance(one, str) for one in source):
             raise UserError(f"{name} does not say what it was trained on; {remedy}")
+        try:
+            known = self.identity(record)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{name} does not say which data it was trained on: {error!r}; {remedy}") from error
         data = self.open(recipe, source)
-        if self.identity(self.describe(recipe, source, data)) != self.identity(record):
+        if self.identity(self.describe(recipe, source, data)) != known:
             raise UserError(f"{', '.join(source)} has changed since {name} was trained; {remedy}")
         return data
 

@@ -25,6 +25,7 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.io.integrity import verified
+from octavo.io.lock import locked
 from octavo.io.run_folder import read_record, save_folder
 from octavo.models import MODELS, name_of, parameter_count
 from octavo.models.loading import filled
@@ -32,6 +33,8 @@ from octavo.models.spec import ModelSpec
 from octavo.pages.markup import element
 from octavo.pages.sections import notebook_view, paragraph
 from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
+
+READ_TRIES = 5
 
 
 class TrainedRun:
@@ -114,9 +117,14 @@ class TrainedRun:
 
         What the old folder has of the names in `keep` goes into the new one.
         """
+        with locked(path, "saves a run"):
+            return self.write(Path(path), texts, [Path(path) / name for name in keep])
+
+    def write(self, path: Path, texts: Mapping[str, str] | None = None, keep: Sequence[Path] = ()) -> Self:
+        """Write the folder, of which the caller holds the lock; the files and folders in `keep` go into it too."""
         record = {**self.record, **self.description(), "task": self.task, "parameters": parameter_count(self.model)}
-        self.record["sha256"] = save_folder(Path(path), record, self.tensors(), {**self.texts(), **(texts or {})}, keep)
-        self.path = Path(path)
+        self.record["sha256"] = save_folder(path, record, self.tensors(), {**self.texts(), **(texts or {})}, keep)
+        self.path = path
         return self
 
     @classmethod
@@ -124,6 +132,20 @@ class TrainedRun:
         """The run in a folder. Nothing in it is executed; what is damaged, foreign or of another task is refused."""
         path = Path(path)
         record = read_record(path) if record is None else record
+        for _ in range(READ_TRIES):  # the folder may be replaced by another run while it is read
+            try:
+                run, error = cls._read(path, record, **given), None
+            except UserError as wrong:
+                error = wrong
+            if (now := read_record(path)) == record:
+                break
+            record = now
+        if error is not None:
+            raise error
+        return run.placed(path, record)
+
+    @classmethod
+    def _read(cls, path: Path, record: dict[str, Any], **given: Any) -> Self:
         if record["task"] != cls.task:
             from octavo.tasks.task import find_task
 
@@ -133,13 +155,12 @@ class TrainedRun:
             )
         try:
             with verified(path, record):
-                run = cls.read_folder(path, record, **given)
+                return cls.read_folder(path, record, **given)
         except UserError as error:
             raise UserError(f"{path} is damaged or foreign: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
             reason = str(error) if isinstance(error, ValueError) else repr(error)
             raise UserError(f"{path} is damaged or foreign: {reason}; train the run again") from error
-        return run.placed(path, record)
 
     def placed(self, path: Path, record: Mapping[str, Any]) -> Self:
         """The run as that of a folder: with what the folder's record says besides what the run itself does."""

@@ -154,7 +154,7 @@ def _parquet(path: Path, field: str) -> Iterator[tuple[str, dict[str, Any]]]:
                     size += ROW_BYTES + (len(value) if isinstance(value, bytes) else 0)
                     limits.check_unpacked(size, file_size, path)
                     yield f"record {number:,} of {path}", {field: value}
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError) as error:
         raise UserError(f"{path} is not a whole parquet file: {' '.join(str(error).split())[:300]}") from error
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -34,3 +36,25 @@ class Stopping:
         if self.asked:
             os._exit(128 + number)
         self.asked = number
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come, where nothing waits to be saved."""
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Within it, SIGTERM interrupts as Ctrl-C does; a program that has a handler of its own keeps it."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not ours:
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

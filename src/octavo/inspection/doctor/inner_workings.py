@@ -33,6 +33,8 @@ def gates(model: LanguageModel[Any], x_N: Sequence[int]) -> Finding:
     if len(x_N) < FIRST_ROW:
         return not_applicable(name, "the validation text is too short")
     found = [row for row in token_rows(model, list(x_N[:GATE_TOKENS])) if not row.signed and row.name != "cell"]
+    if not found:  # the cell of an rnn-attention may be one without
+        return not_applicable(name, "the model has no gates")
     table = [(f"{row.name} of layer {row.layer}", float(row.value_TD.mean()),
               float(row.value_TD.std(0, correction=0).mean())) for row in found]  # fmt: skip
     if not table:  # its cell has none

@@ -14,7 +14,8 @@ from pydantic import BaseModel, Field, ValidationError
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
 from octavo.studio.routes.classify import Point, Share
-from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio
+from octavo.studio.server.app import RunRequest, Studio
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import FACTS_FOLDER
 from octavo.tasks.answering import Rules, other_answers, replies_to, what_words_did
@@ -75,12 +76,13 @@ def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "answer")
 
     routes.compute("/oracle", about, studio, method="GET")
-    routes.compute("/answer", answer, studio)
+    routes.compute("/answer", answer, studio, place="process")
     return routes
 
 
 def about(_: Ticket, studio: Studio, run: Annotated[str, Query(max_length=400)]) -> dict[str, str | Measured | None]:
     """A run that answers questions, what stands before and after a name in them, and how well it does."""
+    studio.warm_up()  # whoever opens the page will ask
     record = studio.models.record(run)
     frame = value_at(record, "facts.frame")
     if not isinstance(frame, list) or len(frame) != 2 or is_unfinished(record):

@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field, ValidationError
 from octavo.datasets.labels import labelled_in
 from octavo.errors import UserError
 from octavo.scoring.metrics import classified
-from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio
+from octavo.studio.server.app import RunRequest, Studio
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.run_rows import value_at
@@ -65,14 +66,15 @@ def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "classify")
 
     routes.compute("/classifier", about, studio, method="GET")
-    routes.compute("/classify", classify, studio)
-    routes.compute("/classify/words", words, studio)
-    routes.compute("/classify/measure", measure, studio, response_model=Measured)
+    routes.compute("/classify", classify, studio, place="process")
+    routes.compute("/classify/words", words, studio, place="process")
+    routes.compute("/classify/measure", measure, studio, place="process", response_model=Measured)
     return routes
 
 
 def about(_: Ticket, studio: Studio, run: Annotated[str, Query(max_length=400)]) -> dict[str, Any]:
     """A classifier, the temperature that its logits are divided by, and its scores on held-out examples."""
+    studio.warm_up()  # whoever opens the page will classify
     record = studio.models.record(run)
     if record.get("task") != Classifier.task:
         raise UserError(f"{run} does not classify texts; choose a classifier")

@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
+from octavo.studio.server.app import RequestBody, Studio
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.result_cache import acquired
 from octavo.studio.server.scheduler import Ticket

@@ -24,8 +24,9 @@ from octavo.models import spec_of
 from octavo.models.views import Kind, TokenRow, View
 from octavo.studio.routes import inspect_images
 from octavo.studio.routes.read import token_text
-from octavo.studio.server.app import MAX_TEXT_CHARACTERS, ComputedRoutes, RunRequest, Studio, TextRequest
+from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RunRequest, Studio, TextRequest
 from octavo.studio.server.byte_tables import SHARE, SIGNED, TABLES_RESPONSE, WEIGHT, ByteTables
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
@@ -80,17 +81,17 @@ class MapRequest(MapsRequest):
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "inspect")
     pictures, attention_maps, token_values = inspect_images.Pictures(), ResultCache[Any](), ResultCache[Any]()
-    routes.compute("/inspect/about", about, studio, pictures)
-    routes.compute("/inspect/maps", maps, studio, attention_maps)
-    routes.compute("/inspect/map", one_map, studio, attention_maps, responses=TABLES_RESPONSE)
-    routes.compute("/inspect/overview", overview, studio, attention_maps, responses=TABLES_RESPONSE)
-    routes.compute("/inspect/masked", masked, studio)
-    routes.compute("/inspect/rows", rows, studio, token_values)
-    routes.compute("/inspect/units", units, studio, token_values, responses=TABLES_RESPONSE)
-    routes.compute("/inspect/table", table, studio)
-    routes.compute("/inspect/layers", layers, studio)
-    routes.compute("/inspect/curve", curve, studio)
-    routes.compute("/inspect/image", inspect_images.image, studio, pictures)
+    routes.compute("/inspect/about", about, studio, pictures, place="by run")
+    routes.compute("/inspect/maps", maps, studio, attention_maps, place="by run")
+    routes.compute("/inspect/map", one_map, studio, attention_maps, responses=TABLES_RESPONSE, place="by run")
+    routes.compute("/inspect/overview", overview, studio, attention_maps, responses=TABLES_RESPONSE, place="by run")
+    routes.compute("/inspect/masked", masked, studio, place="process")
+    routes.compute("/inspect/rows", rows, studio, token_values, place="by run")
+    routes.compute("/inspect/units", units, studio, token_values, responses=TABLES_RESPONSE, place="by run")
+    routes.compute("/inspect/table", table, studio, place="by run")
+    routes.compute("/inspect/layers", layers, studio, place="by run")
+    routes.compute("/inspect/curve", curve, studio, place="by run")
+    routes.compute("/inspect/image", inspect_images.image, studio, pictures, place="process")
     return routes
 
 

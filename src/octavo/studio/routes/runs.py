@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
 from octavo.io.run_index import IndexedRun, Version
-from octavo.studio.server.app import HTML, ComputedRoutes, Studio
+from octavo.studio.server.app import HTML, Studio
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.error_text import public_command, public_line
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import REPORT_POLICY

@@ -13,7 +13,8 @@ from pydantic import Field
 
 from octavo.io.run_folder import CONFIG, METRICS, STATE
 from octavo.io.system import NOT_A_LINK
-from octavo.studio.server.app import ComputedRoutes, RequestBody, RunRequest, Studio
+from octavo.studio.server.app import RequestBody, RunRequest, Studio
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.error_text import public_command, public_line
 from octavo.studio.server.request_guard import MAX_BODY_BYTES
 from octavo.studio.server.scheduler import Ticket

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import Field
-from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from torch import Tensor
 
@@ -21,7 +20,8 @@ from octavo.errors import UserError
 from octavo.inspection.inspection import tokens_of
 from octavo.inspection.surprisal import read
 from octavo.studio.routes.read import token_text
-from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio, encode_json
+from octavo.studio.server.app import RunRequest, Studio, encode_json
+from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.error_text import error_answer
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import ClientDisconnected, Ticket
@@ -81,25 +81,24 @@ class TreeRequest(Position):
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "write")
 
-    @routes.post("/write", response_model=None, responses={200: {"content": {NDJSON: {}}, "description": STREAM}})
-    async def write_text(request: Request, asked: WriteRequest) -> Response:
-        """Continue a text, token by token."""
-        lines = studio.scheduler.stream(request, _write, studio, asked)
+    async def respond(lines: AsyncIterator[bytes]) -> Response:
         first = await anext(lines)  # an error before it becomes the status of the response
         return StreamingResponse(_lines(studio, first, lines), media_type=NDJSON)
 
-    routes.compute("/next", next_tokens, studio, ResultCache[Tensor](LOGITS_CACHE_BYTES))
-    routes.compute("/tree", tree, studio)
-    routes.compute("/branch", branch, studio)
+    routes.stream("/write", write_text, studio, respond=respond,
+                  responses={200: {"content": {NDJSON: {}}, "description": STREAM}})  # fmt: skip
+    routes.compute("/next", next_tokens, studio, ResultCache[Tensor](LOGITS_CACHE_BYTES), place="by run")
+    routes.compute("/tree", tree, studio, place="by run")
+    routes.compute("/branch", branch, studio, place="by run")
     return routes
 
 
-async def _lines(studio: Studio, first: dict[str, Any], lines: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+async def _lines(studio: Studio, first: bytes, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async with aclosing(lines):  # type: ignore[type-var]
-        yield encode_json(first) + b"\n"
+        yield first + b"\n"
         try:
             async for line in lines:
-                yield encode_json(line) + b"\n"
+                yield line + b"\n"
         except ClientDisconnected:
             return
         except Exception as error:
@@ -121,7 +120,8 @@ def _annotated(run: Run, one: AnnotatedToken) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _write(ticket: Ticket, studio: Studio, asked: WriteRequest) -> Iterator[dict[str, Any]]:
+def write_text(ticket: Ticket, studio: Studio, asked: WriteRequest) -> Iterator[dict[str, Any]]:
+    """Continue a text, token by token."""
     run, x_T = _position(studio, asked, ticket)
     yield {"add": []}
     if asked.method == "beam":

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import typing
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any
 
+import torch
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -27,8 +26,9 @@ from octavo.pages.markup import STYLE
 from octavo.studio.server.error_text import MAX_MESSAGE_CHARACTERS, error_answer
 from octavo.studio.server.model_cache import ModelCache
 from octavo.studio.server.request_guard import RequestGuard
-from octavo.studio.server.scheduler import ClientDisconnected, Scheduler, Ticket
+from octavo.studio.server.scheduler import MAX_PROCESSES, ClientDisconnected, Scheduler
 from octavo.studio.server.training_process import TrainingManager
+from octavo.studio.server.worker_pool import WorkerPool, WorkerSettings
 
 WEB = Path(__file__).parents[1] / "web"
 CSS = "text/css; charset=utf-8"
@@ -105,18 +105,30 @@ class Studio:
 
     models: ModelCache
     scheduler: Scheduler = field(default_factory=Scheduler)
+    workers: int = MAX_PROCESSES  # processes for what cannot be interrupted; 0: threads compute that too
     training: TrainingManager = field(init=False)
+    pool: WorkerPool | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.training = TrainingManager(self.root, self.models.device.type)
+        of_worker = max(1, self.models.max_models // max(1, self.workers))
+        about = (str(self.root), self.models.device.type, of_worker, self.models.max_bytes, torch.get_num_threads())
+        self.pool = WorkerPool(WorkerSettings(*about)) if self.workers else None
 
     @property
     def root(self) -> Path:
         return self.models.root
 
+    def warm_up(self) -> None:
+        """Start a worker in the background, for a request that will probably come."""
+        if self.pool is not None:
+            self.pool.warm_up()
+
     def close(self) -> None:
         """End the running requests and the training run."""
         self.scheduler.close()
+        if self.pool is not None:
+            self.pool.close()
         self.training.close()
 
 
@@ -134,40 +146,6 @@ def encode_json(value: Any) -> bytes:
     except ValueError:  # some number is not finite; replacing them is slow where a response is long
         text = json.dumps(plain_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
-
-
-class ComputedRoutes(APIRouter):
-    """Routes whose responses are computed in the scheduler's threads."""
-
-    def __init__(self, studio: Studio, tag: str) -> None:
-        super().__init__(tags=[tag])
-        self._scheduler = studio.scheduler
-
-    def compute(
-        self, path: str, function: Callable[..., Any], *args: Any, method: str = "POST", **described: Any
-    ) -> None:
-        """Respond with function(ticket, *args, ...); its further parameters are those of the request.
-
-        What it returns is encoded in its thread, because a long response would block the event loop. A dataclass or a
-        model that it says it returns is the schema of the response.
-        """
-
-        def respond(ticket: Ticket, asked: dict[str, Any]) -> Response:
-            result = function(ticket, *args, **asked)
-            return result if isinstance(result, Response) else StandardJson(result)
-
-        async def endpoint(request: Request, **asked: Any) -> Response:
-            return await self._scheduler.run(request, respond, asked)
-
-        asked = list(signature(function, eval_str=True).parameters.values())[1 + len(args) :]
-        request = Parameter("request", Parameter.KEYWORD_ONLY, annotation=Request)
-        endpoint.__signature__ = Signature(  # type: ignore[attr-defined]
-            [request, *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in asked)]
-        )
-        endpoint.__name__, endpoint.__doc__ = function.__name__, function.__doc__
-        returned = typing.get_type_hints(function).get("return")
-        schema = None if isinstance(returned, type) and issubclass(returned, Response) else returned
-        self.add_api_route(path, endpoint, methods=[method], **{"response_model": schema, **described})
 
 
 def make_app(

@@ -17,6 +17,7 @@ from octavo.errors import UserError
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.scheduler import Busy, RequestTimeout, WorkFailed
 from octavo.studio.server.training_process import Conflict
+from octavo.studio.server.worker_pool import WorkerFailed
 
 LOG = logging.getLogger("octavo.studio")
 MAX_MESSAGE_CHARACTERS = 1000
@@ -39,6 +40,8 @@ def error_answer(error: BaseException, root: Path) -> ErrorAnswer:
     """What a client is told of an exception; `root` is the folder that names in the answer are relative to."""
     if isinstance(error, WorkFailed) and error.__cause__ is not None:
         error = error.__cause__
+    if isinstance(error, WorkerFailed):
+        return ErrorAnswer(error.status, str(error))
     if isinstance(error, UserError):
         status = next((status for kind, status in ERROR_STATUS.items() if isinstance(error, kind)), 400)
         return ErrorAnswer(status, public_line(str(error), root))

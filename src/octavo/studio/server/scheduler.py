@@ -25,6 +25,7 @@ from octavo.errors import UserError
 R = TypeVar("R")
 
 MAX_THREADS = 8  # requests computed concurrently, taking turns
+MAX_PROCESSES = 2  # in which requests are computed that cannot be interrupted
 MAX_REQUESTS = 256  # computing or waiting, before others are refused
 MAX_CLIENT_REQUESTS = 128  # of one client
 MAX_REQUEST_SECONDS = 60.0
@@ -112,10 +113,13 @@ class Ticket:
         return RequestTimeout(f"this took longer than {self._seconds:g} seconds and was stopped; ask for less")
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Exclusive use of the machine for a short part of the work, well under a second where that is possible."""
+    def turn(self, check: Callable[[], None] | None = None) -> Iterator[None]:
+        """Exclusive use of the machine for a short part of the work, well under a second where that is possible.
+
+        While it waits, it calls `check`, which may raise to give up, in place of the ticket's own.
+        """
         self.check()
-        with self._lock.acquire(self.check):
+        with self._lock.acquire(check or self.check):
             yield
 
 
@@ -161,11 +165,11 @@ class Scheduler:
 
     def __init__(
         self, threads: int = MAX_THREADS, max_requests: int = MAX_REQUESTS, seconds: float = MAX_REQUEST_SECONDS,
-        processes: int = 0,
+        processes: int = MAX_PROCESSES,
     ) -> None:  # fmt: skip
         self.lock, self.seconds, self.late_threads = FairLock(), seconds, 0
         self._max_requests, self._clients = max_requests, Counter[str]()
-        self._places = {"thread": FairQueue(threads), "process": FairQueue(max(1, processes))}
+        self._places = {"thread": FairQueue(threads), "process": FairQueue(processes)}
         self._pool = ThreadPoolExecutor(threads + processes + MAX_LATE_THREADS, thread_name_prefix="studio")
 
     @property
