@@ -141,7 +141,7 @@ def test_what_is_no_vocabulary_of_a_dan_is_one_line(
 
 def test_a_run_whose_metrics_hold_what_is_no_number_can_be_resumed(runs: Path, tmp_path: Path) -> None:
     rows = (runs / "gru" / METRICS).read_bytes().splitlines(keepends=True)
-    damaged = rows[0] + rows[1].replace(b'"loss": ', b'"loss": NaN, "was": ') + b"".join(rows[2:])
+    damaged = rows[0] + b"".join(rows[1:]).replace(b'"step": ', b'"loss": NaN, "step": ', 1)
     assert len(read_rows(damaged)) == 1
     place = changed(runs, tmp_path, "gru", METRICS, damaged)
     assert main(["resume", str(place), "--budget", "5steps", "--quiet"]) == 0

@@ -54,8 +54,6 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a folder, each in memory of its own."""
     try:
-        if (path / TENSORS).exists() and not (path / TENSORS).is_file():  # a pipe would be waited for
-            raise ValueError("it is no file")
         # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
         mapped = safetensors.torch.load_file(path / TENSORS)
         large = sum(tensor.nbytes for tensor in mapped.values())
