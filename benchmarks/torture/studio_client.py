@@ -187,19 +187,21 @@ def attack(
             elif luck < 0.25:
                 _idle(port, idle, report)
             else:
-                wire = _pipeline(wire or Wire(port), [generator.framed() for _ in range(PIPELINE)], report, private)
+                wire = wire or Wire(port)
+                if not _pipeline(wire, [generator.framed() for _ in range(PIPELINE)], report, private):
+                    wire.socket.close()
+                    wire = None
         except OSError as error:
-            wire = None
             report.fault("connection", f"{type(error).__name__}: {error}", b"")
-    for one in idle:
+    for one in (*idle, *([wire] if wire else [])):
         one.socket.close()
     _probe(port, readable, pid, report)
     report.seconds = time.monotonic() - began
     return report
 
 
-def _pipeline(wire: Wire, batch: list[HostileRequest], report: Report, private: str) -> Wire | None:
-    """Send requests together and check their answers in order; None where the server hung up, as it may after some."""
+def _pipeline(wire: Wire, batch: list[HostileRequest], report: Report, private: str) -> bool:
+    """Send requests together and check their answers in order; whether the server did not hang up, as it may."""
     with suppress(ConnectionError):
         wire.socket.sendall(b"".join(one.data for one in batch))
     for one in batch:
@@ -210,15 +212,15 @@ def _pipeline(wire: Wire, batch: list[HostileRequest], report: Report, private: 
             _count(report, one, time.monotonic() - start)
             if not isinstance(error, ConnectionError):
                 report.fault(one.kind, f"{type(error).__name__}: {error}", one.data)
-            return None
+            return False
         if answer is None:
-            return None
+            return False
         _count(report, one, time.monotonic() - start, answer)
         if problem := problem_of(answer, one, private):
             report.fault(one.kind, problem, one.data)
         if answer.headers.get("connection") == "close":
-            return None
-    return wire
+            return False
+    return True
 
 
 def _send_alone(port: int, request: HostileRequest, report: Report, private: str) -> None:

@@ -50,6 +50,7 @@ class Reading:
     top_NK: Tensor  # the likeliest tokens, the likeliest first
     p_NK: Tensor  # their probabilities
     context_N: Tensor | None  # n-gram: tokens of context in the longest n-gram that ends with each token; else None
+    scored_N: Tensor | None  # n-gram: log p as scoring looks it up, which differs in the last digits; else None
 
 
 @torch.no_grad()
@@ -60,33 +61,68 @@ def read(
     count, counts = min(candidates, model.vocab), hasattr(model, "matches")
     x_1N = torch.tensor(x_N, dtype=torch.long, device=device_of(model)).view(1, -1)
     before_1N = model.prepend_begin(x_1N)[:, :-1]
-    found: list[tuple[Tensor, ...]] = [(
-        torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.long),
-        torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count, dtype=torch.float64), torch.zeros(0),
-    )]  # fmt: skip
+    none, found = torch.zeros(0), [_nothing(count)]
     state = model.start(1)
     whole = window_tokens(model, len(x_N) + 1)  # as scoring reads it, so that the sum of the bits is the score
-    longest = max(PIECE, MAX_PROBABILITIES // model.vocab) if counts else whole
+    longest = max_batch_tokens(model) if counts else whole
     for start in range(0, len(x_N), longest):
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
             if counts:
-                logits_TV, context_T, state = _count_lookup(cast(NGram, model), state, before_1T, x_1T)
+                everything_1T = torch.ones_like(x_1T, dtype=torch.bool)
+                logits_TV, *looked_up, state = _count_lookup(cast(NGram, model), state, before_1T, x_1T, everything_1T)
             else:
                 logits_1TV, state = model.absorb(state, before_1T)
-                logits_TV, context_T = logits_1TV[0], torch.zeros(0)
-            found.append((*_summarise(logits_TV, x_1T[0], count), context_T))
-    bits_N, rank_N, top_NK, p_NK, context_N = map(torch.cat, zip(*found, strict=True))
-    return Reading(x_1N[0].cpu(), bits_N, rank_N, top_NK, p_NK, context_N.long() if counts and len(x_N) else None)
+                logits_TV, looked_up = logits_1TV[0], [none, none]
+            found.append((*_summarise(logits_TV, x_1T[0], count), *looked_up))
+    *columns, context_N, scored_N = map(torch.cat, zip(*found, strict=True))
+    extra = (context_N.long(), scored_N) if counts and len(x_N) else (None, None)
+    return Reading(x_1N[0].cpu(), *columns, *extra)
 
 
-def _count_lookup(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`absorb` of the tokens before, and how much context each token's longest n-gram has: one look-up gives both."""
-    begun = model.predict(state, before_1T[:, 0])[1]
-    contexts, nodes = model.matches(begun, x_1T)
-    context_TK = torch.stack(contexts, -1)[0]
-    p_TV = torch.cat([model.distribution(some_RK) for some_RK in context_TK.split(PIECE)])
-    return p_TV.log_(), (torch.stack(nodes, -1)[0] != model.none).sum(-1).cpu() - 1, context_TK[-1:]
+def max_batch_tokens(model: LanguageModel[Any]) -> int:
+    """How many tokens of texts `read_batch` reads together, exactly as each is read alone; 0 where it cannot.
+
+    Only what is looked up is the same to the last bit: a matrix product rounds otherwise when it has other rows.
+    """
+    return max(PIECE, MAX_PROBABILITIES // model.vocab) if hasattr(model, "matches") else 0
+
+
+@torch.no_grad()
+def read_batch(model: LanguageModel[Any], texts: Sequence[Sequence[int]], candidates: int) -> list[Reading]:
+    """Some texts, none of them empty, of `max_batch_tokens` together at most, by one look-up."""
+    lengths, device = [len(x_N) for x_N in texts], device_of(model)
+    x_BT = torch.zeros(len(texts), max(lengths), dtype=torch.long, device=device)
+    for x_T, x_N in zip(x_BT, texts, strict=True):
+        x_T[: len(x_N)] = torch.tensor(x_N, dtype=torch.long)
+    is_text_BT = torch.arange(x_BT.shape[1], device=device) < torch.tensor(lengths, device=device)[:, None]
+    with eval_mode(model), single_thread():
+        logits_RV, *looked_up, _ = _count_lookup(
+            cast(NGram, model), model.start(len(texts)), model.prepend_begin(x_BT)[:, :-1], x_BT, is_text_BT
+        )
+        x_R = x_BT[is_text_BT]
+        columns = (x_R.cpu(), *_summarise(logits_RV, x_R, min(candidates, model.vocab)), *looked_up)
+    return [Reading(*parts) for parts in zip(*(column.split(lengths) for column in columns), strict=True)]
+
+
+def _nothing(count: int) -> tuple[Tensor, ...]:
+    """What `read` finds of no token."""
+    doubles, integers = torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.long)
+    return doubles, integers, integers.view(0, count), doubles.view(0, count), torch.zeros(0), doubles
+
+
+def _count_lookup(
+    model: NGram, state: Tensor, before_BT: Tensor, x_BT: Tensor, is_text_BT: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of the tokens that are text, row by row: logits_RV, how much context the longest n-gram has, and log p as it is
+    scored; and the state. One look-up gives them all."""
+    begun = model.predict(state, before_BT[:, 0])[1]
+    contexts, nodes = model.matches(begun, x_BT)
+    scored_BT = model.probability(x_BT, zip(contexts, nodes, strict=True)).log()
+    context_BTK, node_RK = torch.stack(contexts, -1), torch.stack(nodes, -1)[is_text_BT]
+    p_RV = torch.cat([model.distribution(some_RK) for some_RK in context_BTK[is_text_BT].split(PIECE)])
+    context_R = (node_RK != model.none).sum(-1) - 1
+    return p_RV.log_(), context_R.cpu(), scored_BT[is_text_BT].cpu(), context_BTK[:, -1]
 
 
 def _summarise(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:

@@ -155,7 +155,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
             f"{path / CONFIG} is of format {record.get('format')!r}, this octavo reads up to {FORMAT}; train it again"
         )
     record = current_record(record)
-    if wrong := _wrong_kind(record, KINDS):
+    if wrong := wrong_kind(record, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
     return record
 
@@ -167,8 +167,9 @@ def find_run(path: str | Path) -> Path:
         return path
     try:
         rows = read_json(path.parent / COMPARISON)["rows"]
-        named = {str(row[key]).casefold(): row["run"] for row in rows for key in ("title", "model") if row["run"]}
-    except (UserError, KeyError, TypeError):
+        runs = [row for row in rows if isinstance(row["run"], str) and Path(row["run"]).name == row["run"]]
+        named = {str(row[key]).casefold(): row["run"] for row in runs for key in ("title", "model")}
+    except (UserError, LookupError, TypeError):  # a damaged one names nothing
         return path
     return path.parent / named[path.name.casefold()] if path.name.casefold() in named else path
 
@@ -183,14 +184,14 @@ def _advice(path: Path) -> str:
     return f"runs here: {', '.join(list(known.values())[:5])}" if known else "make one with octavo train"
 
 
-def _wrong_kind(record: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
+def wrong_kind(record: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
     """What is not of its kind, in words; empty if all is well."""
     for key, kind in kinds.items():
         if key not in record:
             continue
         value, name = record[key], f"{above}{key}"
         if isinstance(kind, dict) and isinstance(value, dict):
-            if wrong := _wrong_kind(value, kind, f"{name}."):
+            if wrong := wrong_kind(value, kind, f"{name}."):
                 return wrong
         elif isinstance(kind, dict) or isinstance(value, bool) or not isinstance(value, kind):
             return f"{name} is {json.dumps(value)[:40]}"

@@ -157,7 +157,7 @@ def _score_on(model: LanguageModel[Any], row: StreamRow, state: Any, turn: Turn)
     for at in range(0, x_1T.shape[1] - 1, model.max_scored_tokens):
         with turn():
             logp_1W, state = model.token_log_probs(state, x_1T[:, at : at + model.max_scored_tokens + 1])
-        parts.append(_bits(logp_1W)[0])
+        parts.append(token_bits(logp_1W)[0])
     tokens, bits = row.tokens[1:], np.concatenate(parts)
     bits[tokens == model.begin] = 0
     return (tokens, checked_bits(bits)), state
@@ -182,7 +182,7 @@ def _score_rows(model: LanguageModel[Any], rows: list[StreamRow], turn: Turn) ->
             state = map_state(state, lambda tensor, left=active: tensor[:left])  # type: ignore[misc]
         with turn():
             logp_BW, state = model.token_log_probs(state, x[:active, at : at + width + 1])
-        bits_BT[:active, at + 1 : at + 1 + width] = _bits(logp_BW)
+        bits_BT[:active, at + 1 : at + 1 + width] = token_bits(logp_BW)
     bits_BT[x_BT == model.begin] = 0
     place = {i: b for b, i in enumerate(order)}
     tokens = np.concatenate([np.zeros(0, np.int32), *(row.tokens[row.context :] for row in rows)])
@@ -196,7 +196,8 @@ def window_tokens(model: LanguageModel[Any], tokens: int, rows: int = 1) -> int:
     return width if tokens > 1.25 * width else tokens
 
 
-def _bits(logp: Tensor) -> NDArray[np.float64]:
+def token_bits(logp: Tensor) -> NDArray[np.float64]:
+    """Log-probabilities as costs in bits."""
     bits: NDArray[np.float64] = (-logp.double() / math.log(2)).cpu().numpy()
     return bits
 

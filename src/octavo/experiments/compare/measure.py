@@ -143,7 +143,7 @@ def _complete(
     record, result = read_record(path), run.record["result"]
     asked = {key: value for key, value in settings.items() if key != "device"}
     recipe = TASK.recipe_of(record) if "training" in record else TASK.recipe(cell.model, asked, cell.seed)
-    rows = [*metrics, result]
+    rows = [*(row for row in metrics if row.keys() != result.keys()), result]  # a killed measuring may have added one
     write_text(path / SAMPLES, sample)
     shown = content_of(run, path.name, opening(held_out), sample, path)
     write_text(path / REPORT, render_run_page(recipe, run, shown, rows, path))

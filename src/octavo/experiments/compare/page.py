@@ -14,7 +14,7 @@ from octavo.experiments.compare.compressors import COMPRESSED
 from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.proof import describe_proof
-from octavo.experiments.compare.rows import COMPRESSOR, CSV, CompareRow, Comparison
+from octavo.experiments.compare.rows import COMPRESSOR, CSV, NOT_PROVED, CompareRow, Comparison
 from octavo.experiments.compare.settings import settings_section
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
@@ -149,7 +149,8 @@ def _row(row: CompareRow, address: str, rows: Sequence[CompareRow]) -> sections.
     badge = element("span", "best model", class_="badge") if row.best else ""
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
-        return sections.TableRow((first, f"failed: {row.error}"), "failed")
+        reason = row.error if row.error.startswith(NOT_PROVED) else f"failed: {row.error}"
+        return sections.TableRow((first, reason), "failed")
     kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == COMPRESSOR else ""
     return sections.TableRow((first, *cells_of(row, rows)[1:]), kind)
 

@@ -6,19 +6,22 @@ import math
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspection.attention_maps import TOP_TOKENS, Layers, top_attention
 from octavo.inspection.inspection import tokens_of
-from octavo.inspection.surprisal import Reading, align, read
+from octavo.inspection.surprisal import Reading, align
 from octavo.inspection.views import find_view
 from octavo.scoring.bits_per_byte import Score
-from octavo.scoring.token_costs import stream_shape, token_costs
-from octavo.studio.server.app import Studio, TextRequest
+from octavo.scoring.token_costs import checked_bits, stream_shape, token_bits, token_costs
+from octavo.studio.server.app import Studio, TextRequest, encode_json
 from octavo.studio.server.computed_routes import ComputedRoutes
+from octavo.studio.server.read_batches import ReadBatches
+from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
@@ -26,6 +29,8 @@ from octavo.text.token_display import BEGIN, display_token
 CANDIDATES = 8
 MAX_CANDIDATES = 400_000  # of a whole text: a long one has fewer for each token
 MAX_ATTENTION_TOKENS = 4096
+READINGS_CACHE_BYTES = 16 << 20  # of responses: a class opens the same page
+P_DIGITS = 7  # of a candidate's probability, as many as single precision has
 
 
 class ReadRequest(TextRequest):
@@ -84,9 +89,10 @@ class AttentionRequest(TextRequest):
 
 
 def router(studio: Studio) -> APIRouter:
-    routes = ComputedRoutes(studio, "read")
-    routes.compute("/read", read_text, studio, place="by run", response_model=TextReading)
-    routes.compute("/read/compare", compare_readings, studio, place="by run", response_model=ReadingComparison)
+    routes, batches = ComputedRoutes(studio, "read"), ReadBatches()
+    routes.compute("/read", read_text, studio, batches, ResultCache[bytes](READINGS_CACHE_BYTES), place="by run",
+                   response_model=TextReading)  # fmt: skip
+    routes.compute("/read/compare", compare_readings, studio, batches, place="by run", response_model=ReadingComparison)
     routes.compute("/read/attention", attention, studio, place="by run")
     return routes
 
@@ -96,20 +102,33 @@ def token_text(run: Run, token: int) -> str:
     return BEGIN if token == run.model.begin else display_token(run.tokenizer, token)
 
 
-def read_text(ticket: Ticket, studio: Studio, asked: ReadRequest) -> dict[str, Any]:
+def read_text(
+    ticket: Ticket, studio: Studio, batches: ReadBatches, cache: ResultCache[bytes], asked: ReadRequest
+) -> Response:
     """The cost of each token of a text, and the most probable tokens in its place."""
     run = studio.models.get(asked.run, ticket, Run)
-    return _columns(run, *_reading(run, tokens_of(run, asked.text), asked, ticket))
+
+    def respond() -> bytes:
+        return encode_json(_columns(run, *_reading(run, tokens_of(run, asked.text), asked, batches, ticket)))
+
+    body = cache.get(run, (asked.text, asked.candidates), 0, ticket, respond, lambda made: len(made) + len(asked.text))
+    return Response(body, media_type="application/json")
 
 
-def _reading(run: Run, x_N: list[int], asked: ReadRequest, ticket: Ticket) -> tuple[Reading, float]:
+def _reading(
+    run: Run, x_N: list[int], asked: ReadRequest, batches: ReadBatches, ticket: Ticket
+) -> tuple[Reading, float]:
     """Every token with its candidates, and the bits of the whole text as `octavo eval` counts them."""
-    reading = read(run.model, x_N, max(1, min(asked.candidates, MAX_CANDIDATES // max(1, len(x_N)))), ticket.turn)
+    candidates = max(1, min(asked.candidates, MAX_CANDIDATES // max(1, len(x_N))))
+    reading = batches.read(run.model, x_N, candidates, ticket)
     shape = stream_shape(run.model)
     reads_as_scored = type(run.model).token_log_probs is LanguageModel.token_log_probs
-    if reads_as_scored and (shape is None or len(x_N) < shape.first):
-        return reading, float(reading.bits_N.numpy().sum())
-    # Scores found in a table of counts, or summed over parallel streams, differ from these in the last digits.
+    if shape is None or len(x_N) < shape.first:
+        if reads_as_scored:
+            return reading, float(reading.bits_N.numpy().sum())
+        if reading.scored_N is not None and run.model.begin not in x_N:  # which opens a document, and costs nothing
+            return reading, float(checked_bits(token_bits(reading.scored_N)).sum())
+    # Scores that are summed over parallel streams differ from these in the last digits.
     costs = token_costs(run.model, [np.array(x_N, np.int32)] if x_N else [], shape, ticket.turn)
     return reading, sum(float(bits_W.sum()) for _, bits_W in costs)
 
@@ -126,14 +145,22 @@ def _columns(run: Run, reading: Reading, bits: float) -> dict[str, Any]:
         "ranks": reading.rank_N.tolist(), "bytes": bytes_N,
         "candidates": [
             [(names[token], p) for token, p in zip(top, ps, strict=True) if p > 0]
-            for top, ps in zip(top_NK, reading.p_NK.tolist(), strict=True)
+            for top, ps in zip(top_NK, round_digits(reading.p_NK.numpy(), P_DIGITS).tolist(), strict=True)
         ],
         "contexts": None if reading.context_N is None else reading.context_N.tolist(),
         "has_attention": find_view(run.model, "token-maps") is not None, "comparable": run.comparable,
     }  # fmt: skip
 
 
-def compare_readings(ticket: Ticket, studio: Studio, asked: CompareRequest) -> dict[str, Any]:
+def round_digits(p: NDArray[np.float64], digits: int) -> NDArray[np.float64]:
+    """Each number with so many digits, wherever its point is."""
+    large = p > 1e-280  # below, the scale would overflow
+    scale = 10.0 ** (digits - 1 - np.floor(np.log10(p, where=large, out=np.zeros_like(p))))
+    rounded: NDArray[np.float64] = np.where(large, np.rint(p * scale) / scale, p)
+    return rounded
+
+
+def compare_readings(ticket: Ticket, studio: Studio, batches: ReadBatches, asked: CompareRequest) -> dict[str, Any]:
     """Two readings of one text, aligned by their bytes."""
     names = (asked.run, asked.other)
     runs = [studio.models.get(name, ticket, Run) for name in names]
@@ -143,7 +170,7 @@ def compare_readings(ticket: Ticket, studio: Studio, asked: CompareRequest) -> d
         changed = " and ".join(name for name, run in zip(names, runs, strict=True) if not run.comparable)
         raise UserError(f"{changed} does not read the text unchanged, so the two do not read the same bytes; "
                         "compare runs that do")  # fmt: skip
-    readings = [_reading(run, x_N, asked, ticket) for run, x_N in zip(runs, texts, strict=True)]
+    readings = [_reading(run, x_N, asked, batches, ticket) for run, x_N in zip(runs, texts, strict=True)]
     columns = [_columns(run, *reading) for run, reading in zip(runs, readings, strict=True)]
     spans = align(columns[0]["bytes"], columns[1]["bytes"])
     bits = [reading.bits_N.tolist() for reading, _ in readings]

@@ -113,10 +113,13 @@ class Ticket:
         return RequestTimeout(f"this took longer than {self._seconds:g} seconds and was stopped; ask for less")
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Exclusive use of the machine for a short part of the work, well under a second where that is possible."""
+    def turn(self, check: Callable[[], None] | None = None) -> Iterator[None]:
+        """Exclusive use of the machine for a short part of the work, well under a second where that is possible.
+
+        While it waits, it calls `check`, which may raise to give up, in place of the ticket's own.
+        """
         self.check()
-        with self._lock.acquire(self.check):
+        with self._lock.acquire(check or self.check):
             yield
 
 
