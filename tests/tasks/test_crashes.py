@@ -13,7 +13,7 @@ import pytest
 
 import crash_points
 
-KILLS = 2  # of each case among its last changes, and one before
+KILLS = 2  # of each case, one of them among its last changes
 
 
 @pytest.fixture(scope="module")
