@@ -37,6 +37,12 @@ FOUND: list[tuple[str, str, str, list[Any]]] = [
     ("runs/facts", "config.json", EVAL, ["json", ["vocab"], "set", "long text"]),
     ("runs/seq2seq", "state/training.safetensors", "resume {x} --budget 8steps --json",
      ["header", ["weights:encoder_norm.scale_D", "dtype"], "set", '"\\u001b[31mred"']),
+    ("runs/bpe", "model.safetensors", EVAL, ["fifo"]),
+    ("runs/kn3", "tokenizer.json", EVAL, ["zeros"]),
+    ("runs/gru", "state/training.safetensors", "resume {x} --budget 8steps --json", ["fifo"]),
+    ("runs/dan", "config.json", "resume {x} --budget 8steps --json", ["json", ["made_with"], "set", "0"]),
+    ("texts/knowledge", "dev.tsv", "train facts {x} --no-pretraining --width 8 --heads 2 --budget 1steps --out {o}/run",
+     ["insert", 171, "5b", 100000]),
     ("files/text.parquet", "", "eval {s}/runs/bag {x} --json", ["integer", 198, 2, -1, "little"]),
     ("files/vectors-header.txt", "", "vectors near {x} the --json", ["number", 81613, "9999999999999999999999999"]),
 ]  # fmt: skip

@@ -561,7 +561,7 @@ def test_saved_and_loaded_it_answers_the_same(tokenizer: WordPiece, tmp_path: Pa
     encoder.save(tmp_path / "run")
     back = load_encoder(tmp_path / "run")
     assert back.model.config == SMALL
-    assert back.record == {"seed": 3, "parameters": parameter_count(back.model)}
+    assert back.record == {"seed": 3, "parameters": parameter_count(back.model), "sha256": encoder.record["sha256"]}
     assert back.identity == encoder.identity
     assert back.fill("the [MASK]") == encoder.fill("the [MASK]")
     with pytest.raises(UserError, match="not trained to predict the next token"):

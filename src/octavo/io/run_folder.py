@@ -43,7 +43,8 @@ KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
                "train": PART_OF_TEXT, "valid": PART_OF_TEXT},
     "data": {"source": list, "learnt": PART_OF_TEXT, "test": PART_OF_TEXT}, "images": {"source": list},
     "training": {"settings": {}, "loop": {}, "optimizer": {}, "device": str},
-    "preprocess": list, "notes": list, "other_text": list, "seed": int, "train_seconds": NUMBER, "train_tokens": int,
+    "made_with": {}, "preprocess": list, "notes": list, "other_text": list, "seed": int, "train_seconds": NUMBER,
+    "train_tokens": int,
     "sha256": {"tensors": str, "tokenizer": str, "start": str},
     "result": {"bits_per_byte": (*NUMBER, type(None)), "impossible": int, "tokens": int, "label": str},
 }  # fmt: skip
@@ -145,6 +146,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
         sweep(Path(os.path.realpath(path)))  # which brings an old run back whose place is empty
     if not (path / CONFIG).is_file():
         raise UserError(f"{path} is not a run: it has no {CONFIG}; {_advice(path)}")
+    _refuse_pipes(path)
     record = read_json(path / CONFIG, LARGEST_RECORD)
     if not isinstance(record, dict) or "octavo" not in record:
         raise UserError(
@@ -158,6 +160,17 @@ def read_record(path: str | Path) -> dict[str, Any]:
     if wrong := wrong_kind(record, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
     return record
+
+
+def _refuse_pipes(path: Path) -> None:
+    """Refuse a folder with something in it that is read without end: a pipe that nobody writes to, or a device."""
+    for folder in (path, path / STATE):
+        if not folder.is_dir():
+            continue
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
+                    raise UserError(f"a run holds files and folders: {entry.path} is a pipe or a device; remove it")
 
 
 def find_run(path: str | Path) -> Path:
