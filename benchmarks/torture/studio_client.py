@@ -175,11 +175,11 @@ def attack(
             next_probe += probe_every
         luck = generator.random.random()
         try:
-            if luck < 0.15:
+            if luck < 0.4:
                 _send_alone(port, generator.broken(), report, private)
-            elif luck < 0.2:
+            elif luck < 0.5:
                 _abandon(port, generator.abandoned(), report)
-            elif luck < 0.25:
+            elif luck < 0.55:
                 _idle(port, idle, report)
             else:
                 wires += [Wire(port) for _ in range(CONNECTIONS - len(wires))]
