@@ -289,7 +289,7 @@ def test_a_new_folder_of_files_appears_with_all_of_them(tmp_path: Path) -> None:
     for held in ((), ("one",)):  # also in place of one that holds nothing else
         for name in held:
             write(tmp_path / "out" / name, "old")
-        with pytest.raises(FileNotFoundError), filled_folder(tmp_path / "out", ("one", "two")) as place:
+        with pytest.raises(UserError), filled_folder(tmp_path / "out", ("one", "two")) as place:
             shutil.copy(place / "missing", place / "one")
         assert [path.name for path in (tmp_path / "out").glob("*")] == [*held]
     with filled_folder(tmp_path / "out", ("one", "two")) as place:
