@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +22,12 @@ import torch
 import octavo
 from cli_processes import start_cli, start_two
 from octavo.cli import main
-from octavo.errors import UserError
+from octavo.errors import Stopped, UserError
 from octavo.io.integrity import check_hashes
 from octavo.io.lock import lock_file
 from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
 from octavo.io.tensors import write_tensors
-from octavo.tasks.task import TASKS
+from octavo.tasks.task import TASKS, find_task
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
 from old_runs import write_texts
@@ -270,6 +271,39 @@ def test_a_finished_run_stays_until_the_one_in_its_place_is_finished(
     torch.testing.assert_close(octavo.load(run).model.state_dict(), weights, rtol=0, atol=0)  # as long as it trains
     octavo.resume(run)
     assert json.loads((run / CONFIG).read_text())["seed"] == 5
+    assert os.listdir(tmp_path) == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("task", "number"), [("language", signal.SIGINT), *((one, signal.SIGTERM) for one in SETTINGS)]
+)
+def test_a_signal_at_any_time_says_how_to_go_on(
+    task: str, number: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, kind, step = tmp_path / "run", type(find_task(task)), Loop.step
+
+    def asked(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(5)  # the signal comes before that
+
+    def asked_while_it_trains(loop: Loop, spent: float) -> None:
+        if loop.position.step == 2:
+            os.kill(os.getpid(), number)
+        step(loop, spent)
+
+    changes: dict[str, tuple[Any, str, Any]] = {
+        "nothing was learnt yet": (kind, "create", asked),
+        "stopped at step 3; go on with: octavo resume": (Loop, "step", asked_while_it_trains),
+        "stopped; go on with: octavo resume": (kind, "measure", asked),
+    }
+    for message, change in changes.items():
+        monkeypatch.setattr(*change)
+        with pytest.raises(Stopped, match=message) as stopped:
+            train(task, data, run)
+        monkeypatch.undo()
+        assert stopped.value.code == 128 + number
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert octavo.resume(run).record["training"]["finished"]
     assert os.listdir(tmp_path) == ["run"]
 
 

@@ -159,6 +159,9 @@ def read_record(path: str | Path) -> dict[str, Any]:
     record = current_record(record)
     if wrong := wrong_kind(record, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
+    if (record.get("result", {}).get("bits_per_byte") or 0) < 0:
+        bits = record["result"]["bits_per_byte"]
+        raise UserError(f"{path / CONFIG} is damaged: no model needs {bits:g} bits per byte; train the run again")
     return record
 
 
