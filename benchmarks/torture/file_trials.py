@@ -8,6 +8,7 @@ bytes, a false number, or files left behind.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -127,11 +128,31 @@ def damage(target: Path, mutations: Sequence[Mutation], work: Path, seeds: Path)
         PLACES[name](target)
     if not any(one[0] == "denied" for one in mutations) or os.geteuid() != 0:
         return False
+    if not nobody_can_read(seeds):
+        return False
     work.parent.chmod(0o711)
     for place in (work, *work.rglob("*")):
         if place != target:
             place.chmod(0o777)
     return True
+
+
+@functools.cache
+def nobody_can_read(seeds: Path) -> bool:
+    """Whether a user without rights can import octavo and torch here, and read the corpus."""
+    import octavo
+    import torch
+
+    os.seteuid(NOBODY)
+    try:
+        for place in (octavo.__file__, torch.__file__, seeds / "texts" / "short.txt"):
+            with open(str(place), "rb"):
+                pass
+        return True
+    except OSError:
+        return False
+    finally:
+        os.seteuid(0)
 
 
 def put_hashes_right(target: Path) -> None:
