@@ -406,6 +406,17 @@ def test_a_mistake_in_training_is_reported_and_a_lock_whose_process_is_gone_is_n
     assert reply["status"] == "failed; the end of its log says why"
 
 
+def test_a_training_that_was_killed_is_reported_as_killed(place: Studio) -> None:
+    asked = place.training.start_process("mine", ["studio", str(place.root), "--no-browser", "--port", "0"], 5)
+    assert asked.process is not None
+    asked.process.kill()
+    until(lambda: asked.state == "ended")
+    reply = TestClient(make_app(place), base_url="http://localhost").get("/api/training").json()
+    assert (reply["state"], reply["exit_code"]) == ("ended", -signal.SIGKILL)
+    assert reply["status"].startswith("killed by signal 9 (SIGKILL), by the system for lack of memory if nobody did it")
+    assert str(place.root.parent) not in json.dumps(reply)
+
+
 def test_a_studio_that_ends_starts_nothing(place: Studio) -> None:
     place.close()
     with pytest.raises(UserError, match="shutting down"):
