@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -88,3 +90,17 @@ def test_a_class_that_cannot_run_says_why(tmp_path: Path) -> None:
     seen: list[Tally] = []
     campaign.run(lambda tally, _: seen.append(tally))
     assert class_line(seen[0]) == "misfortunes: not run: there is no compiler here"
+
+
+def test_a_sample_of_kills_and_disturbances_finds_nothing(tmp_path: Path) -> None:
+    classes = "kill-train,kill-replace,kill-files,random-kills,full-disk,clock-jumps,two-at-a-time"
+    words = ["--classes", classes, "--minutes", "0.7", "--jobs", "1", "--out", str(tmp_path / "out"), "--json"]
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "torture", *words], capture_output=True, text=True, timeout=500
+    )
+    record = json.loads(done.stdout)
+    assert record["findings"] == []
+    assert done.returncode == 0
+    tried = {row["name"]: row["total"] for row in record["classes"] if not row["not_run"]}
+    assert {"kill-train", "kill-files", "full-disk"} <= set(tried)
+    assert all(tried.values()), tried

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from torture.campaign import Attack, Outcome, Result, temporary_parent
-from torture.file_trials import Trial, Verdict, run_trial
+from torture.file_trials import REHASH, Trial, Verdict, run_trial
 from torture.mutations import draw
 from torture.readers import CLASSES, Case
 from torture.seeds import DONE
@@ -24,6 +24,7 @@ from torture.seeds import DONE
 KEPT = os.environ.get("TORTURE_SEEDS", "")  # a folder in which the corpus stays for other campaigns
 SEEDS = Path(KEPT) if KEPT else temporary_parent() / f"torture-seeds-{os.getpid()}"  # made once, for all classes
 MINIMISE_SECONDS = 5.0
+HASHED = ("model.safetensors", "tokenizer.json", "training.safetensors")
 SPLICED = 6  # files of the same kind that a file may be spliced with
 
 
@@ -83,6 +84,8 @@ class FileAttack(Attack):
         file = chance.choice(files)
         path = SEEDS / case.base / file if file else SEEDS / case.base
         mutations = draw(chance, path, path.read_bytes(), others_like(path), within=bool(file))
+        if case.base.startswith("runs/") and Path(file).name in HASHED and chance.random() < 0.6:
+            mutations.append(REHASH)
         return Trial(case.base, file, chance.choice(case.lines), tuple(mutations))
 
 

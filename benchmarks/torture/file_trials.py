@@ -8,6 +8,7 @@ bytes, a false number, or files left behind.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import math
@@ -32,6 +33,8 @@ MEMORY_BYTES = 3 << 30  # that a command may take beyond what the worker has
 LARGEST_FILE_BYTES = 256 << 20
 LONGEST_MESSAGE = 1200  # characters
 NOBODY = 65534
+REHASH: Mutation = ["rehash"]  # among mutations: the hashes of the changed file are put right
+HASHES_UNUSED = ("list", "resume")  # lines that do not read the weights, or replace them
 LARGEST_OUTPUT_BYTES = 4 << 20  # that are looked at
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FRAME = re.compile(r'File "[^"]*?/octavo/([^"]+)", line \d+, in (\S+)')
@@ -103,6 +106,8 @@ def run_trial(trial: Trial, seeds: Path, work: Path) -> Verdict:
             code, verdict = _run(command, work)
         if verdict is not OK or code != 0:
             break
+    if verdict is OK and code == 0 and _must_be_refused(trial, target, seeds):
+        verdict = Verdict(Outcome.ACCEPTED, f"{commands[0][0]}: {target.name} with a wrong hash is accepted")
     if verdict is OK:
         verdict = _check_files(trial, work, out, private, before, code, seeds)
     if not trial.mutations and verdict is OK and code != 0:
@@ -113,9 +118,11 @@ def run_trial(trial: Trial, seeds: Path, work: Path) -> Verdict:
 
 def damage(target: Path, mutations: Sequence[Mutation], work: Path, seeds: Path) -> bool:
     """Change the file; returns whether the trial is to run without root's rights."""
-    changes = [one for one in mutations if one[0] not in PLACES]
+    changes = [one for one in mutations if one[0] not in PLACES and one != REHASH]
     if changes:
         target.write_bytes(mutate(target.read_bytes(), changes, seeds, target.suffix))
+    if REHASH in mutations:
+        put_hashes_right(target)
     for (name,) in (one for one in mutations if one[0] in PLACES):
         PLACES[name](target)
     if not any(one[0] == "denied" for one in mutations) or os.geteuid() != 0:
@@ -125,6 +132,22 @@ def damage(target: Path, mutations: Sequence[Mutation], work: Path, seeds: Path)
         if place != target:
             place.chmod(0o777)
     return True
+
+
+def put_hashes_right(target: Path) -> None:
+    """Write the hashes of a changed file into its header and into config.json, so that deeper checks are met."""
+    from octavo.io.integrity import HASHES, hash_tensors
+
+    found = hashlib.sha256(target.read_bytes()).hexdigest()
+    if target.suffix == ".safetensors":
+        found, own, _ = hash_tensors(target)
+        target.write_bytes(target.read_bytes().replace(own.encode(), found.encode(), 1) if own else target.read_bytes())
+    record = target.parent / "config.json"
+    names = {"model.safetensors": "tensors", "tokenizer.json": "tokenizer"}
+    if target.name in names and record.is_file():
+        values = json.loads(record.read_text())
+        values.get(HASHES, {})[names[target.name]] = found
+        record.write_text(json.dumps(values, indent=1))
 
 
 @contextlib.contextmanager
@@ -297,6 +320,15 @@ def _check_files(
     ):
         return Verdict(Outcome.ACCEPTED, f"{trial.line.split()[0]}: decompress gives other bytes back")
     return OK
+
+
+def _must_be_refused(trial: Trial, target: Path, seeds: Path) -> bool:
+    """Whether the file is a run's weights or tokenizer with other bytes than config.json's hash is of."""
+    if trial.line.startswith(HASHES_UNUSED) or REHASH in trial.mutations or not trial.base.startswith("runs/"):
+        return False
+    if trial.file not in ("model.safetensors", "tokenizer.json") or not target.is_file():
+        return False
+    return target.read_bytes() != (seeds / trial.base / trial.file).read_bytes()
 
 
 def _written_places(line: str) -> str:

@@ -199,7 +199,8 @@ class Trial:
         if target not in before and target in now and now[target] != after[target] and after[target][0] != "d":
             return self.found(Outcome.ACCEPTED, f"{target} appeared half-written")
         weights = f"{target}/model.safetensors"
-        if weights in before and weights in after and not self.scenario.stopped:
+        is_replaced = self.scenario.group != "resume" and not self.scenario.stopped  # not continued in its place
+        if weights in before and weights in after and is_replaced:
             whole = {fingerprint(path) for path in self.folder.rglob("model.safetensors")}
             if not whole & {before[weights], after[weights]}:
                 return self.found(Outcome.LOST, f"neither the old nor the new weights of {target} are anywhere")

@@ -5,8 +5,9 @@ A mutation is a list of a name and its arguments, as JSON has them, so that a fi
     ["byte", 17, 255]                 byte 17 becomes 255
     ["json", ["config", "width"], "set", "1e308"]
 
-`BYTES` names those that turn bytes into bytes; `PLACES` those that put something else where the file was. To add one,
-write the function, add it to the dict, and let `draw` choose it.
+["rehash"] among them puts the hashes right that a run folder has of the file. `BYTES` names those that turn bytes into
+bytes; `PLACES` those that put something else where the file was. To add one, write the function, add it to the dict,
+and let `draw` choose it.
 """
 
 from __future__ import annotations

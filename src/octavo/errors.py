@@ -1,7 +1,13 @@
-"""The one exception that means 'the user can fix this'."""
+"""The one exception that means 'the user can fix this', and what means 'there is too little memory'."""
 
+import errno
 from collections.abc import Iterable
 
+NO_MEMORY = (  # what libraries say, whatever the kind of their exceptions
+    "out of memory", "allocate memory", "bad_alloc", "failed to map segment", "cannot map", "start new thread",
+    "thread creation failed", "MemoryError", "bad allocation", "could not create a primitive",
+    "could not create a memory",
+)  # fmt: skip
 MAX_MESSAGE_CHARACTERS = 900
 
 
@@ -26,6 +32,20 @@ class EncodingError(UserError):
             f"{self.problem}; read it with encoding={name!r}, or with errors='replace' to put U+FFFD there, or "
             "errors='raw' to keep any bytes"
         )
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an exception, or what caused it, is a lack of memory, of address space or of threads."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        words = str(error).lower()
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        if isinstance(error, ImportError | RuntimeError | OSError) and any(one.lower() in words for one in NO_MEMORY):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def one_line(message: str) -> str:

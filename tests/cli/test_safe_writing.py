@@ -7,13 +7,16 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import octavo
 from octavo.cli import main
+from octavo.io.lock import locked
 from octavo.tasks.run_place import numbered
+from octavo.training.loop import Loop
 
 TEXT = "The owl and the pussycat went to sea in a beautiful pea-green boat.\n" * 20
 SMALL = ("--width", "8", "--layers", "1", "--budget", "2steps")
@@ -88,6 +91,109 @@ def test_a_run_killed_before_its_first_checkpoint_gives_its_place_back(run: Octa
     code, _, err = run(*train, "--seed", "1")
     assert (code, "is a finished run" in err) == (2, True)
     assert (seed_of("run"), sorted(os.listdir())) == (0, ["run", "text.txt"])
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process."""
+
+
+STEP = Loop.step
+
+
+def dies_at_step_1(loop: Loop, spent: float) -> None:
+    if loop.position.step == 1:
+        raise KilledError
+    STEP(loop, spent)
+
+
+def test_a_run_that_is_to_replace_another_is_hidden_until_it_is_finished_also_behind_a_link(
+    run: Octavo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.makedirs("far/real")
+    os.symlink("far/real", "run")
+    train = ("train", "gru", "text.txt", *SMALL, "--out", "run")
+    assert run(*train)[0] == 0
+    monkeypatch.setattr(Loop, "step", dies_at_step_1)
+    with pytest.raises(KilledError):
+        run(*train, "--seed", "1", "--force")
+    monkeypatch.setattr(Loop, "step", STEP)
+    assert sorted(os.listdir("far")) == [".real.new", "real"]
+    assert (seed_of("run"), octavo.load("run").unfinished) == (0, False)
+    code, out, err = run("list", ".")
+    assert (code, "not finished yet (octavo resume RUN): far/real, run" in err) == (0, True)
+    assert "not finished" not in out
+    code, _, err = run(*train, "--seed", "2")
+    assert (code, "resume it: octavo resume run" in err) == (2, True)
+    assert run("resume", "run")[0] == 0
+    assert (seed_of("run"), os.listdir("far"), os.path.islink("run")) == (1, ["real"], True)
+
+
+def test_the_same_command_without_force_goes_on_and_with_it_begins_anew(
+    run: Octavo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = ("train", "gru", "text.txt", *SMALL, "--checkpoint-seconds", "0", "--seed", "1", "--out", "run")
+    assert run(*train)[0] == 0
+    steps: list[int] = []
+
+    def counted(loop: Loop, spent: float) -> None:
+        steps.append(loop.position.step)
+        STEP(loop, spent)
+
+    for again, taken in (((), [1]), (("--force",), [0, 1])):
+        monkeypatch.setattr(Loop, "step", dies_at_step_1)
+        with pytest.raises(KilledError):
+            run(*train, "--force")
+        monkeypatch.setattr(Loop, "step", counted)
+        steps.clear()
+        assert run(*train, *again)[0] == 0
+        assert steps == taken
+        assert sorted(os.listdir()) == ["run", "text.txt"]
+
+
+def test_a_fitted_model_takes_nothing_over_from_the_run_that_it_replaces(run: Octavo) -> None:
+    assert run("train", "gru", "text.txt", *SMALL, "--out", "run")[0] == 0
+    assert run("train", "bag", "text.txt", "--out", "run", "--force")[0] == 0
+    assert not Path("run/state").exists()
+
+
+def test_one_command_at_a_time_writes_a_file_or_a_folder(run: Octavo) -> None:
+    assert run("train", "ngram", "text.txt", "--order", "2", "--out", "kn")[0] == 0
+    assert run("export", "kn", "kn.arpa")[0] == 0
+    commands = {
+        "vectors.txt": ("vectors", "text.txt", "--epochs", "1", "--out", "vectors.txt"),
+        "other.arpa": ("export", "kn", "other.arpa"),
+        "new": ("import", "kn.arpa", "--out", "new"),
+        "note.oct": ("compress", "kn", "text.txt", "note.oct"),
+        "answers.toml": ("exercises", "template", "score-scale", "--out", "answers.toml"),
+        "bag": ("train", "bag", "text.txt", "--out", "bag"),
+    }
+    for name, words in commands.items():
+        release, held = threading.Event(), threading.Event()
+
+        def hold(name: str = name, release: threading.Event = release, held: threading.Event = held) -> None:
+            with locked(name, "writes"):
+                held.set()
+                release.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
+        code, out, err = run(*words)
+        release.set()
+        holder.join()
+        assert (code, out) == (2, ""), words
+        assert err.startswith(f"octavo: one process at a time writes {name}: process {os.getpid()} on "), words
+        assert not Path(name).exists()
+
+
+def test_what_was_saved_from_python_meanwhile_is_not_written_over_by_two(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    made = octavo.train("bag", tmp_path / "text.txt")
+    with ThreadPoolExecutor(1) as pool, locked(tmp_path / "run"):
+        made.save(tmp_path / "run")  # by whoever holds the lock
+        with pytest.raises(octavo.UserError, match="one process at a time writes"):
+            pool.submit(made.save, tmp_path / "run").result()
+    assert sorted(os.listdir(tmp_path)) == ["run", "text.txt"]
 
 
 def test_a_stopped_run_of_other_settings_is_resumed_by_name_or_replaced_with_force(run: Octavo) -> None:

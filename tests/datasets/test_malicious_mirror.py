@@ -21,10 +21,9 @@ import pytest
 from malicious_mirror import TEXT, MaliciousMirror, attacks
 from octavo.datasets import bounded_process
 from octavo.datasets.bounded_process import LimitError, run_bounded
-from octavo.datasets.download import download
+from octavo.datasets.download import download, temporary_folder
 from octavo.datasets.unpack import convert, make_file, read_members
 from octavo.errors import UserError
-from octavo.io.scratch import scratch_folder
 
 SECONDS = 3.0  # after which a download is given up here
 SLOWEST_SECONDS = 60.0  # that any of them may take on a busy machine, where it is given up
@@ -135,7 +134,7 @@ def test_a_killed_download_leaves_no_process_and_what_it_wrote_is_swept(
     left = [path.name for path in (tmp_path / "octavo").iterdir()]
     if number == signal.SIGKILL:
         assert len(left) == 1
-        with scratch_folder(tmp_path / "octavo" / "slow-package") as scratch:
+        with temporary_folder(tmp_path / "octavo") as scratch:
             assert [path.name for path in (tmp_path / "octavo").iterdir()] == [scratch.name]
     else:
         assert (process.returncode, left) == (128 + number, [])
@@ -143,8 +142,8 @@ def test_a_killed_download_leaves_no_process_and_what_it_wrote_is_swept(
         assert said.count("\n") == 1
 
 
-def test_a_scratch_folder_of_a_living_process_is_not_swept(tmp_path: Path) -> None:
-    with scratch_folder(tmp_path / "a") as first, scratch_folder(tmp_path / "a") as second:
+def test_the_folder_of_a_living_download_is_not_swept(tmp_path: Path) -> None:
+    with temporary_folder(tmp_path) as first, temporary_folder(tmp_path) as second:
         assert first != second
         assert first.is_dir()
     assert list(tmp_path.iterdir()) == []
@@ -187,7 +186,7 @@ def test_a_view_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.
 
 
 def unpacking(arrived: Path, how: str) -> str:
-    """What a process is told to make of a file."""
+    """The words that let a process make something of a file."""
     out = str(arrived.with_name("made"))
     return json.dumps({"archive": str(arrived), "members": [], "how": how, "most": 100, "out": out})
 

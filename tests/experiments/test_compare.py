@@ -550,9 +550,16 @@ def test_what_fails_becomes_a_row_the_rest_goes_on_and_the_command_exits_with_1(
     assert "a mixture needs an n-gram and a network" in str(comparison["mix"].error)
     assert "only models that can restore every byte are compared" in str(comparison["lossy"].error)
     assert "is not a run" in str(comparison["no-such-run"].error)
+    page, table = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("report.html", "comparison.csv"))
     for name in ("mix", "lossy", "no-such-run"):
         assert f"{name} failed: " in " ".join(printed.split())
         assert f"{name} failed: " in said
+        assert f"failed: {comparison[name].error}" in html.unescape(page)
+        assert str(comparison[name].error)[:40] in table
+    judged = "mix, lossy and no-such-run failed, so they are not judged."
+    assert judged in " ".join(printed.split())
+    assert judged in page
+    assert comparison.advice[-1] == judged
 
 
 def test_a_failed_row_is_tried_again(corpus: Path, tmp_path: Path) -> None:
@@ -644,14 +651,17 @@ def test_what_is_no_comparison_is_left_alone(what: str, corpus: Path, tmp_path: 
 
 def test_bytes_and_long_strings_are_the_text_itself_and_short_ones_its_name(corpus: Path, tmp_path: Path) -> None:
     text = corpus.read_text(encoding="utf-8")
-    by_text = place_of(text, tmp_path / "a")
-    assert Path(by_text.sources[0]).read_text(encoding="utf-8") == text
-    assert Path(place_of(b"one", tmp_path / "b").sources[0]).read_bytes() == b"one"
+    for given, data in ((text, text.encode()), (b"one", b"one")):
+        place = place_of(given, tmp_path / "b")
+        place.save_text()
+        assert Path(place.sources[0]).read_bytes() == data
+        shutil.rmtree(tmp_path / "b")
+    place.save_text()
     assert place_of("shakespeare", None).sources == ["shakespeare"]
     assert place_of("shakespeare", None).folder == Path("runs/compare-shakespeare")
     assert place_of([corpus, "x"], "out").sources == [str(corpus), "x"]
     with pytest.raises(UserError, match="is a comparison of another text; choose another out"):
-        place_of(b"two", tmp_path / "b")
+        place_of(b"two", tmp_path / "b").save_text()
 
 
 def test_a_text_in_memory_is_compared_like_a_file(corpus: Path, tmp_path: Path) -> None:

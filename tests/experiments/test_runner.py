@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,12 +29,13 @@ from octavo.errors import Stopped, UserError
 from octavo.experiments.cell import Cell, Outcome, describe_texts, execute
 from octavo.experiments.compare import CompareRow, Comparison, read_comparison
 from octavo.experiments.progress import LiveProgress, Progress, time_left
-from octavo.experiments.runner import Runner, Store, failures
-from octavo.experiments.scale import ScalePoint
+from octavo.experiments.runner import Runner, Store, failures, locked_folder
+from octavo.experiments.scale import ScalePlan, ScalePoint
 from octavo.experiments.table import Column, columns_of, keys_of, table_text, to_csv
 from octavo.io.progress import show_left
 from octavo.text import open_corpus
 
+PLAN = ScalePlan((0.25, 0.5, 1.0))
 MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to find the processes of a run")
 WORKER = [sys.executable, "-m", "octavo.experiments.executor"]
@@ -117,7 +120,7 @@ def workers_in(folder: Path) -> list[int]:
 
 
 @linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_stopping_the_command_stops_its_workers_and_leaves_checkpoints(
     number: signal.Signals, corpus: Path, tmp_path: Path
 ) -> None:
@@ -130,8 +133,8 @@ def test_stopping_the_command_stops_its_workers_and_leaves_checkpoints(
         finally:
             process.kill()
     wait_until(lambda: workers_in(tmp_path) == [])
-    if number == signal.SIGINT:
-        assert process.returncode == 130
+    if number != signal.SIGKILL:
+        assert process.returncode == 128 + number
         assert "stopped; 0 of 3 are finished and stored; resume with: octavo compare " in said
         assert "Traceback" not in said
     for name in ("rnn", "gru"):
@@ -230,13 +233,58 @@ def test_a_run_that_was_trained_in_another_way_is_removed_and_one_trained_elsewh
 
 
 def test_a_second_command_in_the_same_folder_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
-    cell = Cell("a", "x", "m")
-    with (
-        Store.open(tmp_path, "test", {}).locked(),
-        pytest.raises(UserError, match=r"another command is at work in .*; wait for it or stop it, or choose another"),
-    ):
-        run(tmp_path, cell)
-    assert run(tmp_path, cell)[1] == ["a"]
+    (tmp_path / "book.txt").write_text(sentences(300), encoding="utf-8")
+    out = tmp_path / "out"
+    verbs = {
+        "compare": lambda: octavo.compare(tmp_path / "book.txt", models=["bag"], prove=False, out=out),
+        "scale": lambda: octavo.scale("ngram", tmp_path / "book.txt", order=2, plan=PLAN, out=out),
+        "domains": lambda: octavo.domains([], texts=[str(tmp_path / "book.txt"), str(tmp_path / "two.txt")], out=out),
+    }
+    shutil.copy(tmp_path / "book.txt", tmp_path / "two.txt")
+    (tmp_path / "two.txt").write_text("another text, " * 500, encoding="utf-8")
+    for verb in verbs.values():
+        said = rf"process {os.getpid()} on \S+ runs an experiment there; wait for it, or stop it"
+        with locked_folder(out), pytest.raises(UserError, match=said):
+            contextvars.Context().run(verb)  # as somebody else, who does not hold the lock
+        assert not out.exists()
+
+
+def test_a_folder_whose_first_save_was_killed_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / ".experiment.json.ab12_xyz.part").write_bytes(b"{")
+    Store.open(tmp_path, "test", {})
+    (tmp_path / "experiment.json").unlink()
+    (tmp_path / ".notes.part").write_bytes(b"mine")
+    with pytest.raises(UserError, match="is there already and is not a test"):
+        Store.open(tmp_path, "test", {})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["value"].update(bits=None),
+        lambda record: record["value"].update(bits="many"),
+        lambda record: record["value"].update(bits=1e308),
+        lambda record: record.update(seconds=[1.0]),
+        lambda record: record["value"].update(files=3),
+    ],
+)
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_cell_whose_record_was_changed_is_executed_again(
+    change: Callable[[dict[str, Any]], None], signed: bool, tmp_path: Path
+) -> None:
+    def check(outcome: Outcome) -> None:
+        assert isinstance(outcome.seconds + outcome.value["bits"], float)
+
+    store, cell = Store.open(tmp_path, "test", {}), Cell("a", "x", "m")
+    store.save(Outcome(cell, {"bits": 2.0}, seconds=1.0))
+    assert store.find(cell, check) is not None
+    path = tmp_path / "cells" / "a.json"
+    record = json.loads(path.read_text())
+    change(record)
+    if not signed:  # as older versions wrote it
+        del record["sha256"]
+    path.write_text(json.dumps(record))
+    assert store.find(cell, check) is None
 
 
 def test_the_time_left_is_of_budgets_and_of_what_such_cells_took_beside_them(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from octavo.errors import UserError
 from octavo.io import system
-from octavo.io.files import whole_file, whole_folder
+from octavo.io.files import filled_folder, whole_file, whole_folder
 from octavo.io.partial_files import TemporaryFolder, sweep
 
 
@@ -282,3 +283,22 @@ with whole_folder(sys.argv[1] + "/folder") as work, whole_file(sys.argv[1] + "/f
     assert len(hidden) == 2
     assert {*os.listdir(tmp_path)} == {"file", *hidden}
     assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_new_folder_of_files_appears_with_all_of_them(tmp_path: Path) -> None:
+    for held in ((), ("one",)):  # also in place of one that holds nothing else
+        for name in held:
+            write(tmp_path / "out" / name, "old")
+        with pytest.raises(UserError), filled_folder(tmp_path / "out", ("one", "two")) as place:
+            shutil.copy(place / "missing", place / "one")
+        assert [path.name for path in (tmp_path / "out").glob("*")] == [*held]
+    with filled_folder(tmp_path / "out", ("one", "two")) as place:
+        write(place / "two", "new")
+    assert os.listdir(tmp_path / "out") == ["two"]
+
+
+def test_files_of_others_in_a_folder_that_is_filled_stay(tmp_path: Path) -> None:
+    write(tmp_path / "mine", "old")
+    with filled_folder(tmp_path, ("one",)) as place:
+        write(place / "one", "new")
+    assert sorted(os.listdir(tmp_path)) == ["mine", "one"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -281,6 +282,12 @@ def listening(root: Path) -> Iterator[tuple[int, set[Any]]]:
             studio.close()
 
 
+@pytest.fixture(scope="module")
+def server(made: Path) -> Iterator[tuple[int, set[Any]]]:
+    with listening(made) as found:
+        yield found
+
+
 def said(open_socket: socket.socket, seconds: float = 5) -> bytes:
     """All that comes until the end; empty where the connection was cut."""
     open_socket.settimeout(seconds)
@@ -304,6 +311,106 @@ def test_who_connects_and_asks_nothing_is_let_go(made: Path, monkeypatch: pytest
         with socket.create_connection(("127.0.0.1", port)) as own:
             own.sendall(b"GET /api/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert b"200 OK" in said(own)
+
+
+def test_six_hundred_idle_connections_shut_nobody_out(made: Path) -> None:
+    """A third of them say nothing, a third part of a request's headers, a third all but a request's body."""
+    beginnings = (b"", b"GET /api/models HTTP/1.1\r\nHost: local", HEAD + b"Content-Length: 9\r\n\r\n{")
+    with listening(made) as (port, held), ExitStack() as stack:
+        idle = []
+        for n in range(620):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            one.sendall(beginnings[n % 3])
+            idle.append(one)
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", port)) as own:
+                own.sendall(b"GET /api/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert b"200 OK" in said(own)
+        assert len(held) <= connections.MAX_CLIENT_CONNECTIONS
+        assert said(idle[0]) == b""  # the one that waited longest gave way
+
+
+def test_who_is_being_answered_does_not_give_way(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_CLIENT_CONNECTIONS", 3)
+    with listening(made) as (port, _), ExitStack() as stack:
+        busy = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        data = json.dumps({"run": "kn", "text": "a b " * 4000, "candidates": 20}).encode()
+        busy.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+        time.sleep(0.1)
+        for _ in range(8):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert said(busy, 60).startswith(b"HTTP/1.1 200")
+
+
+GET = b"GET /api/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize("request_bytes", [
+    HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + GET + b"\r\n",
+    HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", HEAD + b"Content-Length: 5, 6\r\n\r\nhello",
+    HEAD + b"Content-Length: +5\r\n\r\nhello", HEAD + b"Content-Length: -1\r\n\r\n", GET + b"X : y\r\n\r\n",
+    HEAD + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+    GET + b"X: " + b"a" * 100_000, GET + b"X: a\0b\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    GET.replace(b"1.1", b"9.9") + b"\r\n", b"\x16\x03\x01\x02\0\x01\0\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n", HEAD + b"Content-Length: 99999999999\r\n\r\n{",
+])  # fmt: skip
+def test_a_request_whose_frame_is_broken_or_ambiguous_gets_one_answer_in_json(
+    server: tuple[int, set[Any]], request_bytes: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", server[0])) as own:
+        own.sendall(request_bytes)
+        answer = said(own, 15)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head[9:12] in (b"400", b"413", b"505"), answer
+    assert list(json.loads(body)) == ["error"]  # and no second answer behind it
+    assert b"x-content-type-options: nosniff" in head.lower()
+
+
+def test_a_web_socket_an_event_stream_ranges_and_packed_bodies_are_nothing_special(asks: TestClient) -> None:
+    upgrade = {"upgrade": "websocket", "connection": "upgrade", "sec-websocket-key": "a", "accept": "text/event-stream"}
+    assert asks.get("/api/models", headers=upgrade).json() == []
+    for unit in ("bytes=0-,1-,5-1", "bytes=-99999999999", "lines=1-2", "bytes=9-"):
+        answer = asks.get("/web/main.js", headers={"range": unit})
+        assert (answer.status_code, answer.content) == (200, asks.get("/web/main.js").content)
+    packed = gzip.compress(b'{"run": "kn", "text": "a"}')
+    headers = {"content-encoding": "gzip", "content-type": "application/json"}
+    assert asks.post("/api/read", content=packed, headers=headers).status_code == 415
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "HEAD", "OPTIONS"])
+def test_other_methods_are_refused_everywhere(asks: TestClient, method: str) -> None:
+    for path in ("/api/runs", "/api/read", "/api/training", "/api/texts"):
+        assert asks.request(method, path).status_code == 405
+
+
+@pytest.mark.parametrize("path", [
+    "/web/%2e%2e/server/app.py", "/web/..%2f..%2fserver%2fapp.py", "/web/%2e%2e%2f%2e%2e%2fpyproject.toml", "/web/%00",
+    "/web/main.js%00.css", "/%ff%fe", "/api/%c0%ae%c0%ae/", "/web/pages/%5c..%5cx", "/api/report?run=%2e%2e%2f%2e%2e",
+    "/api/report?run=kn%00", "/api/curve?run=%ff", "/" + "a" * 5000, "/web/" + "../" * 50 + "etc/passwd",
+])  # fmt: skip
+def test_no_spelling_of_a_path_leads_out(asks: TestClient, path: str) -> None:
+    answer = asks.get(path)
+    assert answer.status_code == 404
+    assert list(answer.json()) == ["error"]
+
+
+def test_every_wrong_token_gets_the_same_answer(made: Path) -> None:
+    strict = client(made, token=TOKEN)
+    wrong = [TOKEN[:n] for n in range(len(TOKEN))] + [TOKEN[:-1] + "\u00e9", TOKEN.upper(), TOKEN + "\t"]
+    answers = {
+        strict.get("/api/runs", headers={"authorization": f"Bearer {one}".encode("latin-1")}).text for one in wrong[:-1]
+    }
+    assert len(answers) == 1
+
+
+def test_the_hostile_client_finds_nothing(server: tuple[int, set[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    from torture.studio_client import attack
+
+    report = attack(server[0], seed=1, requests=200, private="runs0")
+    assert report.faults == []
+    assert report.requests >= 200
+    assert set(report.kinds) >= {"values", "path", "body", "header", "host", "method", "frame"}
 
 
 def test_a_body_that_does_not_come_and_too_many_that_do_are_refused(

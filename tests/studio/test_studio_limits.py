@@ -176,6 +176,21 @@ def test_clients_are_served_in_rotation() -> None:
     assert asyncio.run(scene()) == ["1", "2", "1", "2", "1", "1", "1"]
 
 
+@every_operation()
+def test_every_address_describes_all_that_it_takes(operation: Operation) -> None:
+    """Without a schema nothing would be refused by it, and no tool could make up requests."""
+    _, _, about = operation
+    for parameter in about.get("parameters", []):
+        assert "type" in parameter["schema"], parameter
+    for content in about.get("requestBody", {}).get("content", {}).values():
+        schema = content["schema"]
+        schema = OPENAPI["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        assert schema["type"] == "string" or schema["additionalProperties"] is False
+        for name, value in schema.get("properties", {}).items():
+            assert {"type", "anyOf", "enum", "$ref"} & set(value), name
+            assert value.get("type") != "string" or "enum" in value or "const" in value or "maxLength" in value, name
+
+
 # ---------------------------------------------------------------------- work that does not check its ticket
 
 

@@ -288,6 +288,7 @@ def changed(place: Path, file: str, keys: str, value: Any) -> None:
         ("kn3", "corpus.source", [1], "corpus.source must be a list of strings"),
         ("kn3", "corpus.valid.bytes", "many", "damaged: corpus.valid.bytes is"),
         ("kn3", "result.bits_per_byte", "good", "damaged: result.bits_per_byte is"),
+        ("kn3", "result.bits_per_byte", -2.85, "no model needs -2.85 bits per byte"),
         ("kn3", "result", [], "damaged: result is"),
         ("kn3", "preprocess", {"lower": 1}, "damaged: preprocess is"),
         ("kn3", "train_seconds", True, "damaged: train_seconds is true"),

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +21,13 @@ import torch
 
 import octavo
 from cli_processes import start_cli, start_two
-from octavo.errors import UserError
+from octavo.cli import main
+from octavo.errors import Stopped, UserError
 from octavo.io.integrity import check_hashes
 from octavo.io.lock import lock_file
 from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
 from octavo.io.tensors import write_tensors
-from octavo.tasks.task import TASKS
+from octavo.tasks.task import TASKS, find_task
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
 from old_runs import write_texts
@@ -162,7 +164,9 @@ def flip_bit(path: Path) -> None:
 def rewrite(run: Path, new: Callable[[torch.Tensor], torch.Tensor], forge: bool = False) -> None:
     """Other weights of the same shapes, in a whole file; `forge`: with their hash in config.json."""
     tensors = safetensors.torch.load_file(run / TENSORS)
-    digest = write_tensors({k: new(t) if t.is_floating_point() else t for k, t in tensors.items()}, run / TENSORS)
+    digest = write_tensors(
+        {k: new(t) if t.is_floating_point() else t.clone() for k, t in tensors.items()}, run / TENSORS
+    )
     if forge:
         change(run, sha256={"tensors": digest})
 
@@ -176,6 +180,38 @@ def test_a_foreign_or_damaged_folder_is_refused(
     DAMAGE[damage](run)
     with pytest.raises(UserError):
         octavo.load(run)
+
+
+USES = {  # verbs that compute with a run's weights
+    "language": ("eval {run} {data}/text.txt", "compress {run} {data}/text.txt {out}", "generate {run} --max-tokens 5",
+                 "generate {run} --max-tokens 5 --method beam", "inspect {run} --text abc --json"),
+    "masked": ("fill {run} a-[MASK]-day", "fill {run} a-[MASK]-day --json", "embed {run} {data}/text.txt"),
+    "translation": ("translate {run} --text ab", "eval {run} --json"),
+    "classification": ("classify predict {run} {data}/text.txt", "eval {run}",
+                       "classify explain {run} {data}/moods.tsv"),
+    "images": ("eval {run} --json", "inspect {run} --image {data}/images/light/025.png"),
+    "facts": ("answer {run} Where?", "eval {run} {data}/text.txt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1e30, torch.inf], ids=["huge", "largest"])
+@pytest.mark.parametrize("task", SETTINGS)
+def test_weights_too_large_to_compute_with_are_one_line_or_give_numbers(
+    task: str, size: float, data: Path, undisturbed: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Finite weights, with their hash put right, whose products are not finite."""
+    run = Path(shutil.copytree(undisturbed[task], tmp_path / "run"))
+    rewrite(run, lambda tensor: (tensor * size).nan_to_num(), forge=True)
+    about = safetensors.safe_open(run / STATE / FILE, "pt").metadata()
+    state = {k: v.mul(size).nan_to_num() if v.is_floating_point() else v.clone()
+             for k, v in safetensors.torch.load_file(run / STATE / FILE).items()}  # fmt: skip
+    write_tensors(state, run / STATE / FILE, {k: v for k, v in about.items() if k != "sha256"})
+    for words in (*USES[task], f"resume {{run}} --budget {STEPS + 2}steps --quiet"):
+        code = main(words.format(run=run, data=data, out=tmp_path / "out").split())
+        said = capsys.readouterr()
+        assert code in (0, 2), said.err
+        assert "nan" not in said.out.lower().split()
+        assert not code or len(said.err.splitlines()) == 1, said.err
 
 
 @pytest.mark.parametrize("task", sorted(SETTINGS.keys() - {"images"}))  # which have no tokenizer
@@ -235,6 +271,39 @@ def test_a_finished_run_stays_until_the_one_in_its_place_is_finished(
     torch.testing.assert_close(octavo.load(run).model.state_dict(), weights, rtol=0, atol=0)  # as long as it trains
     octavo.resume(run)
     assert json.loads((run / CONFIG).read_text())["seed"] == 5
+    assert os.listdir(tmp_path) == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("task", "number"), [("language", signal.SIGINT), *((one, signal.SIGTERM) for one in SETTINGS)]
+)
+def test_a_signal_at_any_time_says_how_to_go_on(
+    task: str, number: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, kind, step = tmp_path / "run", type(find_task(task)), Loop.step
+
+    def asked(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(5)  # the signal comes before that
+
+    def asked_while_it_trains(loop: Loop, spent: float) -> None:
+        if loop.position.step == 2:
+            os.kill(os.getpid(), number)
+        step(loop, spent)
+
+    changes: dict[str, tuple[Any, str, Any]] = {
+        "nothing was learnt yet": (kind, "create", asked),
+        "stopped at step 3; go on with: octavo resume": (Loop, "step", asked_while_it_trains),
+        "stopped; go on with: octavo resume": (kind, "measure", asked),
+    }
+    for message, change in changes.items():
+        monkeypatch.setattr(*change)
+        with pytest.raises(Stopped, match=message) as stopped:
+            train(task, data, run)
+        monkeypatch.undo()
+        assert stopped.value.code == 128 + number
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert octavo.resume(run).record["training"]["finished"]
     assert os.listdir(tmp_path) == ["run"]
 
 

@@ -456,3 +456,10 @@ def test_numbers_near_the_largest_of_single_precision_have_directions_too(
     found = WordVectors(read_vectors(file(tmp_path, "a 3e38 3e38\nb 1e-30 1e-30\nc 1 -1\nd 0 0\n")))
     np.testing.assert_allclose(found.unit_WD, [[0.5**0.5] * 2, [0.5**0.5] * 2, [0.5**0.5, -(0.5**0.5)], [0, 0]], 1e-6)
     assert not recwarn.list
+
+
+def test_vectors_appear_after_the_file_that_says_where_they_are_from(tmp_path: Path) -> None:
+    (tmp_path / "v.txt.json").mkdir()  # so that this file cannot be written
+    with pytest.raises(UserError, match=r"v\.txt\.json"):
+        write_vectors(tmp_path / "v.txt", Vectors(["a"], np.zeros((1, 2), np.float32)), origin={"part": "train"})
+    assert [path.name for path in tmp_path.iterdir()] == ["v.txt.json"]

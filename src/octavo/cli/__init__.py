@@ -6,6 +6,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,9 +14,10 @@ from pathlib import Path
 
 from octavo import __version__
 from octavo.cli.help import asked_for, show_help
+from octavo.cli.memory_limit import watch_imports
 from octavo.cli.termination import terminable
 from octavo.cli.verbosity import take_max_bytes, take_verbosity, with_verbosity
-from octavo.errors import EncodingError, Stopped, UserError, did_you_mean, one_line
+from octavo.errors import EncodingError, Stopped, UserError, did_you_mean, is_out_of_memory, one_line
 from octavo.io.limits import with_max_bytes
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
@@ -94,13 +96,13 @@ def main(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         _discard_output()
         return 0
-    except OSError as error:
-        _print_error(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-        _discard_output()
-        return 2
     except Exception as error:
-        if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+        if is_out_of_memory(error):
             _print_error("out of memory; try a smaller text, a smaller model, or, of an n-gram, --prune 0 0 1")
+            return 2
+        if isinstance(error, OSError):
+            _print_error(_system_error(error))
+            _discard_output()
             return 2
         traceback.print_exc()
         print("octavo: that was a bug in octavo, not your mistake; please report the lines above", file=sys.stderr)
@@ -112,6 +114,14 @@ def _error_message(error: UserError, argv: list[str]) -> str:
     if isinstance(error, EncodingError) and error.guess and "--encoding" not in argv:
         return f"{error.problem}; try: octavo {shlex.join([*argv, '--encoding', error.guess])}"
     return re.sub(r"\b(encoding|errors)='?([\w-]+)'?", r"--\1 \2", str(error))
+
+
+def _system_error(error: OSError) -> str:
+    """What the operating system says; of a folder that could not be copied, of the first file."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list) and error.args[0]:
+        first = error.args[0][0]
+        return " ".join(str(first[-1] if isinstance(first, tuple) else first).splitlines())
+    return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
 
 
 def _print_error(message: str) -> None:
@@ -154,6 +164,7 @@ def _run(argv: list[str]) -> int:
         raise UserError(f"there is no verb {argv[0]!r}; {did_you_mean(argv[0], VERBS, 'see octavo --help')}")
     from octavo.cli.verbs import run_verb
 
+    watch_imports()
     words = [_run_named(word) for word in argv[1:]]
     run_verb(argv[0], words)
     return 0

@@ -12,7 +12,7 @@ from octavo.errors import UserError
 from octavo.experiments.compare.advice import BEHIND, DOMINATED, TIE
 from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.proof import describe_proof
-from octavo.experiments.compare.rows import Comparison
+from octavo.experiments.compare.rows import NOT_PROVED, CompareRow, Comparison
 from octavo.experiments.compare.run import open_comparison
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
@@ -30,7 +30,8 @@ def compare(
 
     Example: octavo compare book.txt --budget 2min
 
-    Stopped or killed, the same command resumes it; what is finished is not repeated. Exits with 1 where a model failed.
+    Stopped or killed, the same command resumes it; what is finished is not repeated. Exits with 1 where a model or a
+    proof failed.
 
     Args:
         settings: What is compared.
@@ -41,11 +42,17 @@ def compare(
         raise UserError("name a text to compare models on: octavo compare book.txt, or octavo compare shakespeare")
     comparing = open_comparison(list(corpus), out=out, jobs=jobs, **vars(settings))
     comparison, page = comparing.run(), comparing.place.folder / REPORT
+    final = [comparison]
+
+    def prove() -> Comparison:
+        final[0] = comparing.prove()
+        return final[0]
+
     return Output(
-        lambda: comparing.prove().to_json() | {"page": str(page)},
+        lambda: prove().to_json() | {"page": str(page)},
         lambda: _print_result(comparison, page),
-        lambda: _print_proof(comparing.prove()) if settings.prove else None,
-        failed=bool(comparison.failed),
+        lambda: _print_proof(prove(), comparison) if settings.prove else None,
+        failed=lambda: not final[0].is_complete,
     )
 
 
@@ -69,7 +76,7 @@ def _print_result(comparison: Comparison, page: Path) -> None:
     print_wrapped(NOTES + (f" 95 %: {interval}." if interval else "") + behind + tie + measured)
     for row in comparison:
         if row.error is not None:
-            print_wrapped(f"{row.model} failed: {row.error}")
+            print_wrapped(_failure(row))
         elif row.impossible:
             print_wrapped(
                 f"{row.model} gave probability zero to {row.impossible:,} tokens. One is enough to cost infinity."
@@ -86,6 +93,22 @@ def _print_result(comparison: Comparison, page: Path) -> None:
     print(f"\nThe page with figures, coloured text and samples: {page}", flush=True)  # the proof may take a while
 
 
-def _print_proof(comparison: Comparison) -> None:
+def _failure(row: CompareRow) -> str:
+    """What is wrong with a row, in words."""
+    error = str(row.error)
+    return f"{row.model} is {error}" if error.startswith(NOT_PROVED) else f"{row.model} failed: {error}"
+
+
+def _print_proof(comparison: Comparison, before: Comparison) -> None:
     print()
     print_wrapped(f"Proof: {describe_proof(comparison.proof)}")
+    out = [row for row in comparison.failed if before[row.model].error is None]
+    if out:
+        print()
+        for row in out:
+            print_wrapped(_failure(row))
+        print("So the table and the page are corrected:\n")
+        sys.stdout.write(table_text(comparison.rows, sys.stdout))
+        print()
+        for sentence in comparison.advice:
+            print_wrapped(sentence)

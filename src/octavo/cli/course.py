@@ -34,7 +34,7 @@ from octavo.exercises.framework.grading import csv_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.exercises.framework.submissions import ANSWER_FILE, grade
 from octavo.exercises.framework.variants import student_variant
-from octavo.io.files import whole_file
+from octavo.io.files import filled_folder, whole_file, write_text
 from octavo.io.progress import progress
 
 Names = Annotated[Positional[tuple[str, ...]], arg(metavar="[ID...]")]
@@ -126,15 +126,13 @@ def notebook(
     """
     chosen = {one.id for one in select_exercises(names, folder)}
     written = 0
-    for topic, exercises in exercises_by_topic(folder).items():
-        own = [one for one in exercises if one.id in chosen]
-        name = topic.lower().replace(" ", "-")
-        for path, content in (notebook_files(name, topic, own, layout) if own else {}).items():
-            target = Path(out) / (name if layout == "otter" else "") / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(target) as file:
-                file.write(content.encode())
-            written += path.endswith(".ipynb")
+    with filled_folder(out) as place:
+        for topic, exercises in exercises_by_topic(folder).items():
+            own = [one for one in exercises if one.id in chosen]
+            name = topic.lower().replace(" ", "-")
+            for path, content in (notebook_files(name, topic, own, layout) if own else {}).items():
+                write_text(place / (name if layout == "otter" else "") / path, content)
+                written += path.endswith(".ipynb")
     note(f"wrote {written} notebooks to {out}")
 
 

@@ -15,7 +15,7 @@ from octavo.cli.output import Output, Table, note, size
 from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
-from octavo.io.files import check_new
+from octavo.io.files import check_new, filled_folder
 
 USAGE = """usage: octavo data list | get NAME | show NAME | bin CORPUS...    (each takes --json; --help shows more)
 
@@ -118,13 +118,15 @@ def write_bins(
     learnt = learn_tokenizer(tokenizer, opened, **({} if vocab_size is None else {"vocab_size": vocab_size}))
     check_fits(learnt)
     where = Path(out, TOKENIZER)
-    # Tokens without a tokenizer.json are refused, so a stop in between leaves nothing that could be mistaken.
-    where.unlink(missing_ok=True)
     splits = {"train.bin": opened.train, "val.bin": opened.valid}
-    counts = {
-        name: write_bin(Path(out, name), learnt.encode_chunks(split.chunks()), learnt) for name, split in splits.items()
-    }
-    save_tokenizer(learnt, where)
+    with filled_folder(out, (*splits, TOKENIZER)) as place:
+        # Tokens without a tokenizer.json are refused, so a stop in between leaves nothing that could be mistaken.
+        (place / TOKENIZER).unlink(missing_ok=True)
+        counts = {
+            name: write_bin(place / name, learnt.encode_chunks(split.chunks()), learnt)
+            for name, split in splits.items()
+        }
+        save_tokenizer(learnt, place / TOKENIZER)
     files = [Path(out, name) for name in counts]
     words = [*(f"{file}  {count:,} tokens" for file, count in zip(files, counts.values(), strict=True)),
              f"{where}  {learnt.name}, {learnt.vocab:,} ids", "next:",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,12 +20,13 @@ from octavo.io.files import thousands, whole_file
 from octavo.io.progress import show_left
 from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
-from octavo.scoring.proof import proof_seconds, prove_score
+from octavo.scoring.proof import failure_in_words, is_proved, proof_seconds, prove_score
 from octavo.tasks import api
 from octavo.tasks.compression import compress as compress_data
 from octavo.tasks.compression import decompress as decompress_data
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import Run, load
+from octavo.text import Split
 
 InPath = Annotated[Positional[str], arg(metavar="IN")]
 OutPath = Annotated[Positional[str], arg(metavar="OUT"), WRITTEN]
@@ -66,13 +67,27 @@ def eval_(
             f"only what has a probability can be coded: the model gives probability zero to {score.impossible:,} "
             "tokens; smooth the model, or leave --prove out"
         )
-    proofs = (_prove(loaded, row, text.read()) for row, (_, text) in zip(rows, texts, strict=True) if prove)
+    proofs = Proofs(loaded, [(row, text) for row, (_, text) in zip(rows, texts, strict=True) if prove])
     parameters = parameter_count(loaded.model)
     return Output(
         lambda: score.to_json() | {"parameters": parameters} | ({"proof": list(proofs)} if prove else {}),
         lambda: _print_score(score, parameters),
         lambda: _print_proofs(proofs),
+        failed=lambda: not proofs.hold,
     )
+
+
+class Proofs:
+    """The proofs of some scores, each made when it is asked for; afterwards, whether all of them hold."""
+
+    def __init__(self, run: Run, claims: Sequence[tuple[Score, Split]]) -> None:
+        self.run, self.claims, self.hold = run, claims, True
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for score, text in self.claims:
+            proof = _prove(self.run, score, text.read())
+            self.hold = self.hold and is_proved(proof)
+            yield proof
 
 
 def _prove(run: Run, score: Score, data: bytes) -> dict[str, Any]:
@@ -122,6 +137,8 @@ def _print_proofs(proofs: Iterable[dict[str, Any]]) -> None:
             f"{proof['difference']:+.3%}, "
             f"{proof['archive_bits_per_byte']:.4f} bits/byte), {verdict}"
         )
+        if not is_proved(proof):
+            note(f"{proof['name']} is {failure_in_words(proof)}")
 
 
 def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None = None) -> Output:

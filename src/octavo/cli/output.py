@@ -25,11 +25,19 @@ class Table(NamedTuple):
 class Output:
     """What a verb found: a value for --json, or a function that gives it; texts, tables and what prints more.
 
-    Where a part of an experiment has failed, the command does not end as if all were well.
+    Where a part of an experiment, or a proof, has failed, the command does not end as if all were well; a function
+    says so after everything is printed.
     """
 
-    def __init__(self, data: Any, *parts: str | Table | Callable[[], object], failed: bool = False) -> None:
-        self.data, self.parts, self.failed = data, parts, failed
+    def __init__(
+        self, data: Any, *parts: str | Table | Callable[[], object], failed: bool | Callable[[], bool] = False
+    ) -> None:
+        self.data, self.parts, self._failed = data, parts, failed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command exits with 1."""
+        return self._failed() if callable(self._failed) else self._failed
 
     def show(self, as_json: bool) -> None:
         """Print it."""

@@ -46,7 +46,7 @@ def run_bounded(
 ) -> Finished:
     """Run `child_process` with these words; what it writes, `size` bytes or a little more, must go into `folder`.
 
-    `watch` is told now and then how many bytes lie there. LimitError where a limit is reached, OSError where the disk
+    `watch` gets now and then how many bytes lie there. LimitError where a limit is reached, OSError where the disk
     is full.
     """
     most = size + EXTRA_BYTES

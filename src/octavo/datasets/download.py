@@ -11,7 +11,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from octavo.datasets import bounded_process
@@ -19,8 +20,8 @@ from octavo.datasets.bounded_process import Finished, LimitError, bytes_in, down
 from octavo.datasets.catalogue import File, Package, Source
 from octavo.errors import UserError
 from octavo.io.files import whole_file
+from octavo.io.partial_files import TemporaryFolder
 from octavo.io.progress import progress
-from octavo.io.scratch import scratch_folder
 
 # --only-binary: a source package would run its setup.py. --no-cache-dir: what is wrong would be so again.
 PIP = ("--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--no-cache-dir",
@@ -36,7 +37,7 @@ class NotReachedError(Exception):
 def download(source: Source, folder: Path) -> None:
     """Download, check and only then write every file of the dataset."""
     try:
-        with scratch_folder(folder) as scratch:
+        with temporary_folder(folder.parent) as scratch:
             for name, path in _files(source, scratch).items():
                 with whole_file(folder / name) as opened, open(path, "rb") as file:
                     shutil.copyfileobj(file, opened)
@@ -45,6 +46,17 @@ def download(source: Source, folder: Path) -> None:
             f"cannot fetch {source.name} into {folder}: {error}; free some room there, or set XDG_CACHE_HOME to "
             "another folder"
         ) from error
+
+
+@contextmanager
+def temporary_folder(beside: Path) -> Iterator[Path]:
+    """A hidden folder for what is needed meanwhile; those that killed processes left there are deleted first."""
+    beside.mkdir(parents=True, exist_ok=True)
+    folder = TemporaryFolder(beside)
+    try:
+        yield folder.path
+    finally:
+        folder.cleanup()
 
 
 def _files(source: Source, scratch: Path) -> dict[str, Path]:

@@ -31,6 +31,18 @@ class Answer(NamedTuple):
     others: tuple[tuple[str, float], ...] = ()
 
 
+def prompts_within(tokenizer: Tokenizer, questions: Sequence[str], context: int) -> list[list[int]]:
+    """What the answers follow; a question that leaves no room for an answer within the context is refused."""
+    prompts = [prompt_of(tokenizer, question) for question in questions]
+    for question, prompt in zip(questions, prompts, strict=True):
+        if len(prompt) + 1 >= context:
+            raise UserError(
+                f"a question must leave room for its answer: {len(prompt) + 1} tokens of {context}, "
+                f"{question[:40]!r}; ask a shorter one"
+            )
+    return prompts
+
+
 def answer_questions(
     model: LanguageModel[Any], tokenizer: Tokenizer, questions: Sequence[str], beam: int = 1, context: int = 1 << 30
 ) -> list[Answer]:
@@ -40,13 +52,7 @@ def answer_questions(
     """
     if beam < 1:
         raise UserError(f"beam must be at least 1: beam={beam}; 1 takes the most probable token each time")
-    prompts = [prompt_of(tokenizer, question) for question in questions]
-    for question, prompt in zip(questions, prompts, strict=True):
-        if len(prompt) + 1 >= context:
-            raise UserError(
-                f"a question must leave room for its answer: {len(prompt) + 1} tokens of {context}, "
-                f"{question[:40]!r}; ask a shorter one"
-            )
+    prompts = prompts_within(tokenizer, questions, context)
     order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))  # those of one length go together
     found: dict[int, Answer] = {}
     for first in range(0, len(order), MAX_QUESTIONS):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import shutil
+import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from octavo import __version__
-from octavo.errors import UserError
+from octavo.errors import UserError, is_out_of_memory
 from octavo.io.encoding import UTF8
 from octavo.io.files import whole_file
-from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
+from octavo.io.partial_files import delete_folder, is_part
+from octavo.io.run_folder import CONFIG, OURS, STATE, TENSORS, TOKENIZER, read_record
 from octavo.io.system import read_at
 from octavo.tasks import api
 from octavo.tasks.run import Run, load
@@ -119,7 +120,7 @@ def in_one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, UserError):
         return message
-    if isinstance(error, MemoryError) or "out of memory" in message or "allocate memory" in message:
+    if is_out_of_memory(error):
         return "out of memory; try a smaller text, or a machine with more"
     return f"{type(error).__name__}: {message}"
 
@@ -127,6 +128,8 @@ def in_one_line(error: Exception) -> str:
 def train_or_resume(cell: Cell, folder: Path, sources: Sequence[str], **settings: Any) -> Run:
     """The cell's run: as it is where it is finished, resumed where it was stopped, else trained."""
     path = folder / cell.key
+    if path.is_dir() and CONFIG not in (names := os.listdir(path)) and all(map(is_ours, names)):
+        delete_folder(path)  # a kill left some of its files
     if (path / CONFIG).is_file():
         training = read_record(path).get("training", {})
         is_finished = not training or training.get("finished")
@@ -135,12 +138,17 @@ def train_or_resume(cell: Cell, folder: Path, sources: Sequence[str], **settings
         if not is_finished and (path / STATE / FILE).is_file():
             resumed: Run = api.resume(path, measure=False)
             return resumed
-        shutil.rmtree(path)  # it was killed before there was a checkpoint, or is damaged
+        delete_folder(path)  # it was killed before there was a checkpoint, or is damaged
     budget = {"budget": cell.budget} if cell.budget else {}
     run: Run = api.train(
         cell.model, sources, out=path, seed=cell.seed, measure=False, **{**cell.settings, **budget, **settings}
     )
     return run
+
+
+def is_ours(name: str) -> bool:
+    """Whether a file of that name in a run's folder is one that octavo writes there."""
+    return name in OURS or is_part(name)
 
 
 def identity_of(path: Path) -> Json:

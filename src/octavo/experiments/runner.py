@@ -7,9 +7,9 @@ KEY/             its run
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,8 +24,10 @@ from octavo.errors import Stopped, UserError
 from octavo.experiments.cell import FINISHED, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
-from octavo.io import system
 from octavo.io.files import write_text
+from octavo.io.json_text import parse_json, read_json_file
+from octavo.io.lock import locked
+from octavo.io.partial_files import delete_folder, is_part, sweep_all
 from octavo.io.run_folder import COMPARISON, CONFIG
 from octavo.models.parts.checks import check_positive
 
@@ -33,6 +35,7 @@ HEADER, CELLS = "experiment.json", "cells"
 FORMAT = 2  # 1 was octavo 0.1's, one file for each kind of experiment
 BEFORE = {COMPARISON: "comparison", "scaling.json": "scaling series", "trained.json": "domains table"}
 STARTED = "started"
+LARGEST_NUMBER = 1e30  # that an experiment can have measured: operations of training are the largest
 
 
 class Store:
@@ -57,7 +60,7 @@ class Store:
             _write(path, {"format": FORMAT, "experiment": kind, "octavo": __version__, "common": dict(common)})
             return store
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = parse_json(path.read_bytes())
             if record["experiment"] != kind or record["format"] != FORMAT:
                 raise ValueError(f"it is a {record['experiment']} of format {record['format']!r}")
             difference = differs(record["common"])
@@ -69,59 +72,95 @@ class Store:
             raise UserError(f"{folder} is a {kind} {difference}; choose another --out, or delete {folder}")
         return store
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Within it, no other command executes cells of this folder; the lock of a killed one is released with it."""
-        with open(self.folder / HEADER, "rb") as file:
-            try:
-                system.lock(file.fileno())
-            except BlockingIOError as error:
-                remedy = "wait for it or stop it, or choose another --out"
-                raise UserError(f"another command is at work in {self.folder}; {remedy}") from error
-            except OSError:  # a disk or a system without locks: nobody else can be seen
-                pass
-            yield
+    def find(self, cell: Cell, check: Callable[[Outcome], object] = lambda outcome: None) -> Outcome | None:
+        """The outcome of just this cell, if it is finished, and the files that belong to it are there.
 
-    def find(self, cell: Cell) -> Outcome | None:
-        """The outcome of just this cell, if it is finished and the files that belong to it are there."""
+        One whose record is not as it was written, or that `check` cannot make sense of, counts as none: the cell is
+        executed again.
+        """
         record = self._read(cell.key)
         if record.get("status") != FINISHED or record.get("cell") != plain_json(cell):
             return None
-        try:
-            outcome = Outcome.of(record)
-        except (KeyError, TypeError):
+        if record.get("sha256", digest_of(record)) != digest_of(record):  # older records have none
             return None
-        return outcome if all((self.folder / name).is_file() for name in outcome.value.get("files", ())) else None
+        try:
+            check_numbers(record)
+            outcome = Outcome.of(record)
+            check(outcome)
+            files = [self.folder / str(name) for name in outcome.value.get("files", ())]
+            hashes = dict(outcome.value.get("hashes", {}))  # of files that are too large to be in the record
+            is_whole = all(file.is_file() for file in files) and all(
+                file_digest(self.folder / str(name)) == sha256 for name, sha256 in hashes.items()
+            )
+        except (UserError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            return None
+        return outcome if is_whole else None
 
     def start(self, cell: Cell) -> None:
         """Note that a cell is being executed; a run that was trained in another way is removed first."""
         run = self.folder / cell.key
         is_ours = cell.is_trained_here and (run / CONFIG).is_file()
         if is_ours and self._read(cell.key).get("training") != plain_json(cell.training):
-            shutil.rmtree(run)
+            delete_folder(run)
         _write(self._path(cell.key), {"status": STARTED, "training": cell.training, "cell": asdict(cell)})
 
     def save(self, outcome: Outcome) -> None:
         """Store what came of a cell."""
-        _write(self._path(outcome.cell.key), outcome.to_json())
+        record = plain_json(outcome.to_json())
+        _write(self._path(outcome.cell.key), record | {"sha256": digest_of(record)})
 
     def _path(self, key: str) -> Path:
         return self.folder / CELLS / f"{key}.json"
 
     def _read(self, key: str) -> dict[str, Any]:
         """The record of a cell; a damaged one counts as none."""
+        path = self._path(key)
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path} must be a file, which it is not; delete it, or choose another --out")
         try:
-            record = json.loads(self._path(key).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            record = read_json_file(path, "delete it")
+        except UserError:
             return {}
         return record if isinstance(record, dict) else {}
 
 
+def digest_of(record: Mapping[str, Any]) -> str:
+    """A hash of a cell's record, which stands in it: what was changed by somebody else is measured again."""
+    rest = {key: value for key, value in record.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """The hash of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_numbers(value: Any) -> None:
+    """Refuse numbers that nothing can have measured, and with which sums would overflow."""
+    if isinstance(value, Mapping):
+        for one in value.values():
+            check_numbers(one)
+    elif isinstance(value, list):
+        for one in value:
+            check_numbers(one)
+    elif isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+        raise UserError(f"{value:g} is no number that an experiment measures")
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Within it, no other command works in an experiment's folder; what killed ones left there goes."""
+    with locked(folder, "runs an experiment"):
+        sweep_all(folder)
+        yield
+
+
 def check_folder(folder: Path, kind: str, ours: Sequence[str] = ()) -> None:
-    """Refuse a place where something stands that is not this experiment's."""
+    """Refuse a place where something stands that is not this experiment's; what a kill in its first save left is."""
     if not os.path.lexists(folder) or (folder / HEADER).is_file():
         return
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else None
+    names = {path.name for path in folder.iterdir() if not is_part(path.name)} if folder.is_dir() else None
     if names is not None and names <= set(ours):
         return
     for name, earlier in BEFORE.items():
@@ -146,9 +185,10 @@ class Runner:
     def __init__(
         self, store: Store, progress: Progress, rows: RowsOf, count: int, jobs: int = 1, command: str = "",
         executor: Executor | None = None, expected: Callable[[Cell], float] | None = None,
+        check: Callable[[Outcome], object] = lambda outcome: None,
     ) -> None:  # fmt: skip
         """`count`: how many cells there are in all; `command`: what resumes them; `expected`: how many seconds a cell
-        may take beside its budget, before such a one is finished.
+        may take beside its budget, before such a one is finished; `check` refuses a stored outcome that is damaged.
         """
         check_positive("jobs", jobs, 2)
         self.store, self.progress, self.rows, self.jobs = store, progress, rows, jobs
@@ -157,27 +197,32 @@ class Runner:
         self.outcomes: Outcomes = {}
         self.begun = 0
         self.overhead: dict[str, list[float]] = {}  # of each model: seconds beside its budget
-        self.expected = expected
+        self.expected, self.check = expected, check
         self.ratios: dict[tuple[str, bool], list[tuple[float, float]]] = {}  # of each kind of cell: taken, expected
         self.later: Sequence[Cell] = ()  # what `run` will be called with after its present cells, for the time left
         self.last_seconds = 0.0  # what comes after all cells
 
     def run(self, cells: Sequence[Cell]) -> Outcomes:
         """Execute what is not finished; the outcomes of the cells, in their order."""
-        with self.store.locked():
-            found = {cell.key: outcome for cell in cells if (outcome := self.store.find(cell)) is not None}
-            if found:
-                self.progress.note(f"finished in {self.store.folder} already: {', '.join(found)}")
-                self.outcomes |= found
-                self.begun += len(found)
-                self.progress.show_rows(self.rows(self.outcomes))
-            left = [cell for cell in cells if cell.key not in found]
-            try:
-                for outcome in self.executor.execute(self._begin(left), self.store.folder, self.progress):
-                    self.finish(outcome)
-            except KeyboardInterrupt as stop:
-                raise self.stopped(stop) from stop
+        found = {cell.key: outcome for cell in cells if (outcome := self.store.find(cell, self.check)) is not None}
+        if found:
+            self.progress.note(f"finished in {self.store.folder} already: {', '.join(found)}")
+            self.outcomes |= found
+            self.begun += len(found)
+            self.progress.show_rows(self.rows(self.outcomes))
+        left = [cell for cell in cells if cell.key not in found]
+        with self.stoppable():
+            for outcome in self.executor.execute(self._begin(left), self.store.folder, self.progress):
+                self.finish(outcome)
         return {cell.key: self.outcomes[cell.key] for cell in cells}
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Within it, whoever stops the experiment learns how to go on."""
+        try:
+            yield
+        except KeyboardInterrupt as stop:
+            raise self.stopped(stop) from stop
 
     def stopped(self, stop: KeyboardInterrupt) -> Stopped:
         """What to raise when the user has stopped it."""

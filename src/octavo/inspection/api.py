@@ -47,7 +47,10 @@ class RunDescription:
     def sample(self) -> str:
         """The beginning of what the model wrote after its training; empty where nothing was kept."""
         path = self.run.path and self.run.path / SAMPLES
-        return path.read_text(encoding="utf-8", errors="replace")[:SAMPLE_CHARACTERS] if path and path.is_file() else ""
+        if not path or not path.is_file():
+            return ""
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(SAMPLE_CHARACTERS)
 
     def values(self) -> dict[str, Any]:
         """What is worth showing, by name."""

@@ -24,6 +24,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspection.views import PIECE, call_source, find_view, pieces, require_view
 from octavo.io.cooperative import Turn, in_turns
+from octavo.models.parts.checks import check_numbers
 from octavo.models.views import TokenMaps, View
 from octavo.ops.attention import CAUSAL
 from octavo.ops.linear.reference import ratio
@@ -161,7 +162,7 @@ def lay_out(
             for a_HTT, a_HTS in zip(found, layers, strict=True):
                 a_HTT[:, start : start + len(visible_T), first : first + a_HTS.shape[-1]] = a_HTS
             visible.append(visible_T.cpu())
-    return TokenMaps(tuple(found), torch.cat(visible))
+    return TokenMaps(tuple(check_numbers(a_HTT, "attention weights") for a_HTT in found), torch.cat(visible))
 
 
 def layer_rows(model: Any, x_T: Sequence[int], layers: Layers = "all", piece: int = PIECE) -> Iterator[RowBlock]:

@@ -21,6 +21,7 @@ from octavo.io.cooperative import Turn, in_turns
 from octavo.models import MODELS, spec_of
 from octavo.models.gpt import GPT
 from octavo.models.parts.block import TransformerBlock
+from octavo.models.parts.checks import check_numbers
 from octavo.models.views import Kind, LayerPrediction, TokenRow, View
 from octavo.ops.tracing import trace
 
@@ -93,7 +94,13 @@ def tapped_values(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, vie
                         values.setdefault((name, layer), []).append(value_1D[0].double().cpu())
     order = {name: n for n, name in enumerate(taps)}
     rows = [
-        TokenRow(name, layer, torch.stack(value_D), taps[name].signed, taps[name].meaning)
+        TokenRow(
+            name,
+            layer,
+            check_numbers(torch.stack(value_D), f"the values of {name}"),
+            taps[name].signed,
+            taps[name].meaning,
+        )
         for (name, layer), value_D in values.items()
     ]
     return tuple(sorted(rows, key=lambda row: (row.layer, order[row.name])))

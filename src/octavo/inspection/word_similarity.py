@@ -17,7 +17,7 @@ from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.text import open_corpus, open_text
-from octavo.text.word_vectors import Vectors, read_vectors, write_origin, write_vectors
+from octavo.text.word_vectors import Vectors, read_vectors, write_vectors
 from octavo.training.glove import GloveConfig, train_glove
 
 # Written for octavo, and small: enough to see whether vectors are sound, not to rank methods that are close.
@@ -79,9 +79,9 @@ class WordVectors:
         """Write them as text, GloVe's way; `header` adds word2vec's first line. Of vectors that were learnt here, a
         file beside them (PATH.json) says from which text.
         """
-        write_vectors(path, self.vectors, header)
-        if text := self.summary.get("text"):
-            write_origin(path, text["source"], text["part"], text["sha256"])
+        text = self.summary.get("text")
+        keys = {"source": "source", "part": "part", "text_sha256": "sha256"}
+        write_vectors(path, self.vectors, header, {key: text[name] for key, name in keys.items()} if text else None)
 
     def to_json(self) -> dict[str, Any]:
         """How many there are and how they were learnt, as plain JSON values."""

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -65,6 +65,20 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
                     system.sync(below)
             replace_folder(work, target)
             system.sync(target.parent)
+
+
+@contextmanager
+def filled_folder(path: str | Path, names: Collection[str] = ()) -> Iterator[Path]:
+    """A folder to write files into, which appears when all of them are there; the `names` in an old one are replaced.
+
+    Where an old one holds anything else, each file is written into it as a whole.
+    """
+    held = set(os.listdir(path)) if os.path.isdir(path) else set()
+    if held <= set(names):
+        with whole_folder(path) as work:
+            yield work
+    else:
+        yield Path(path)
 
 
 def check_new(path: str | Path, force: bool = False) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import weakref
@@ -102,9 +103,8 @@ def replace_folder(part: Path, target: Path) -> None:
 
 def delete_folder(path: Path) -> None:
     """Delete a folder at once for all who look for its name: killed while its files go, it leaves a part."""
-    with _making(path.parent):
-        part = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART))
-        os.rename(path, part / path.name)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PART}")
+    os.rename(path, part)
     shutil.rmtree(part, ignore_errors=True)
 
 

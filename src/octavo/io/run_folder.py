@@ -43,7 +43,8 @@ KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
                "train": PART_OF_TEXT, "valid": PART_OF_TEXT},
     "data": {"source": list, "learnt": PART_OF_TEXT, "test": PART_OF_TEXT}, "images": {"source": list},
     "training": {"settings": {}, "loop": {}, "optimizer": {}, "device": str},
-    "preprocess": list, "notes": list, "other_text": list, "seed": int, "train_seconds": NUMBER, "train_tokens": int,
+    "made_with": {}, "preprocess": list, "notes": list, "other_text": list, "seed": int, "train_seconds": NUMBER,
+    "train_tokens": int,
     "sha256": {"tensors": str, "tokenizer": str, "start": str},
     "result": {"bits_per_byte": (*NUMBER, type(None)), "impossible": int, "tokens": int, "label": str},
 }  # fmt: skip
@@ -145,6 +146,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
         sweep(Path(os.path.realpath(path)))  # which brings an old run back whose place is empty
     if not (path / CONFIG).is_file():
         raise UserError(f"{path} is not a run: it has no {CONFIG}; {_advice(path)}")
+    _refuse_pipes(path)
     record = read_json(path / CONFIG, LARGEST_RECORD)
     if not isinstance(record, dict) or "octavo" not in record:
         raise UserError(
@@ -155,9 +157,23 @@ def read_record(path: str | Path) -> dict[str, Any]:
             f"{path / CONFIG} is of format {record.get('format')!r}, this octavo reads up to {FORMAT}; train it again"
         )
     record = current_record(record)
-    if wrong := _wrong_kind(record, KINDS):
+    if wrong := wrong_kind(record, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
+    if (record.get("result", {}).get("bits_per_byte") or 0) < 0:
+        bits = record["result"]["bits_per_byte"]
+        raise UserError(f"{path / CONFIG} is damaged: no model needs {bits:g} bits per byte; train the run again")
     return record
+
+
+def _refuse_pipes(path: Path) -> None:
+    """Refuse a folder with something in it that is read without end: a pipe that nobody writes to, or a device."""
+    for folder in (path, path / STATE):
+        if not folder.is_dir():
+            continue
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
+                    raise UserError(f"a run holds files and folders: {entry.path} is a pipe or a device; remove it")
 
 
 def find_run(path: str | Path) -> Path:
@@ -167,8 +183,9 @@ def find_run(path: str | Path) -> Path:
         return path
     try:
         rows = read_json(path.parent / COMPARISON)["rows"]
-        named = {str(row[key]).casefold(): row["run"] for row in rows for key in ("title", "model") if row["run"]}
-    except (UserError, KeyError, TypeError):
+        runs = [row for row in rows if isinstance(row["run"], str) and Path(row["run"]).name == row["run"]]
+        named = {str(row[key]).casefold(): row["run"] for row in runs for key in ("title", "model")}
+    except (UserError, LookupError, TypeError):  # a damaged one names nothing
         return path
     return path.parent / named[path.name.casefold()] if path.name.casefold() in named else path
 
@@ -183,14 +200,14 @@ def _advice(path: Path) -> str:
     return f"runs here: {', '.join(list(known.values())[:5])}" if known else "make one with octavo train"
 
 
-def _wrong_kind(record: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
+def wrong_kind(record: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
     """What is not of its kind, in words; empty if all is well."""
     for key, kind in kinds.items():
         if key not in record:
             continue
         value, name = record[key], f"{above}{key}"
         if isinstance(kind, dict) and isinstance(value, dict):
-            if wrong := _wrong_kind(value, kind, f"{name}."):
+            if wrong := wrong_kind(value, kind, f"{name}."):
                 return wrong
         elif isinstance(kind, dict) or isinstance(value, bool) or not isinstance(value, kind):
             return f"{name} is {json.dumps(value)[:40]}"

@@ -5,6 +5,7 @@ Coding takes one call of the model for each token of a stream, twice, so of a lo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
@@ -13,26 +14,50 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel
+from octavo.errors import UserError
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.range_coder import choose_streams, compress_bytes, decompress_bytes, encode_tokens
 from octavo.text import Tokenizer
 
 MIN_PROVED_BYTES = 10_000  # of a text, however long that takes
+MAX_EXCESS = 0.02  # of the claim: what the streams' fresh starts and rare tokens may cost beside it
+MAX_EXCESS_BYTES = 160  # the header, the coder's last words, and what a few streams cost at least
+MAX_TOKEN_EXCESS_BITS = 0.002  # what the coder's own arithmetic costs
 FIRST_STEPS, TIMED_SECONDS = 8, 0.5  # that are timed to estimate how long all of them take
 
 
 def prove_score(
     model: LanguageModel[Any], tokenizer: Tokenizer, identity: bytes, score: Score, data: bytes
 ) -> dict[str, Any]:
-    """Compress and restore the text; the archive's size beside the claim."""
+    """Compress and restore the text; the archive's size beside the claim, and whether they agree (`proved`)."""
     archive = compress_bytes(model, tokenizer, data, identity)
     claimed = score.bits / 8
+    try:
+        restored = decompress_bytes(model, tokenizer, archive, identity) == data
+    except UserError:  # the model computes other probabilities than when it wrote the archive
+        restored = False
     return {
         "name": score.name, "claimed_bytes": claimed, "archive_bytes": len(archive),
         "archive_bits_per_byte": 8 * len(archive) / max(1, len(data)),
-        "restored": decompress_bytes(model, tokenizer, archive, identity) == data,
+        "restored": restored, "proved": restored and len(archive) <= largest_archive(claimed, score.tokens),
         "difference": len(archive) / claimed - 1 if claimed else 0.0,
     }  # fmt: skip
+
+
+def largest_archive(claimed_bytes: float, tokens: int) -> float:
+    """How many bytes an archive may have that proves a claim."""
+    return claimed_bytes * (1 + MAX_EXCESS) + MAX_EXCESS_BYTES + tokens * MAX_TOKEN_EXCESS_BITS / 8
+
+
+def is_proved(proof: Mapping[str, Any]) -> bool:
+    """Whether a proof holds; older ones say only whether the text was restored."""
+    return bool(proof.get("proved", proof["restored"]))
+
+
+def failure_in_words(proof: Mapping[str, Any]) -> str:
+    """Why a proof does not hold."""
+    restored = "" if proof["restored"] else ", which did not give the text back"
+    return f"not proved: claims {proof['claimed_bytes']:,.0f} bytes, compressed to {proof['archive_bytes']:,}{restored}"
 
 
 def provable_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes, seconds: float) -> tuple[int, float]:

@@ -20,6 +20,7 @@ from torch import Tensor
 from octavo.core import single_thread
 from octavo.io.run_folder import TOKENIZER, read_json
 from octavo.io.tensors import read_tensors
+from octavo.models.parts.checks import check_numbers
 from octavo.tasks.text_vectors import Base, VectorReader, describe_base, find_base
 from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.text.bag_of_ngrams import HashedReader, KnownReader, batches_of
@@ -55,7 +56,7 @@ class Classifier(TrainedRun):
     def _logits(self, texts: Sequence[str]) -> Tensor:
         device = next(self.model.parameters()).device
         logits_NC: Tensor = self.model(self.reader.read(texts).to(device))
-        return (logits_NC / self.temperature).float().cpu()
+        return check_numbers((logits_NC / self.temperature).float().cpu(), "the scores of the classes")
 
     def probabilities(self, texts: Sequence[str]) -> Tensor:
         """p_NC; each row sums to one."""

@@ -28,6 +28,7 @@ from octavo.exchange.bert import is_bert, read_bert
 from octavo.io.run_folder import TOKENIZER, read_json, read_record
 from octavo.io.tensors import read_tensors
 from octavo.models.bert import Bert
+from octavo.models.parts.checks import check_numbers
 from octavo.ops.attention import Padding
 from octavo.tasks.pair_batches import batches_by_length
 from octavo.tasks.run import weights_digest
@@ -119,7 +120,7 @@ class Encoder(TrainedRun):
                 there_BT1 = (torch.arange(x_BT.shape[1], device=device) < lengths_B[:, None])[..., None]
                 mean_BD = (h_BTD.float() * there_BT1).sum(1) / lengths_B[:, None]
                 vectors_ND[at_B] = F.normalize(mean_BD, dim=-1).cpu()
-        return vectors_ND
+        return check_numbers(vectors_ND, "the texts' vectors")
 
     # ------------------------------------------------------------------ words
 
@@ -175,7 +176,8 @@ class Encoder(TrainedRun):
         with torch.no_grad(), eval_mode(self.model):
             h_BTD = self.model.encode(torch.from_numpy(x_BT).to(device))
             rows, columns = map(list, zip(*places, strict=True))
-            return self.model.word_logits(h_BTD[rows, columns]).double().log_softmax(-1).cpu()
+            logp_KV = self.model.word_logits(h_BTD[rows, columns]).double().log_softmax(-1).cpu()
+        return check_numbers(logp_KV, "the words' log-probabilities")
 
 
 def load_encoder(source: str | Path) -> Encoder:

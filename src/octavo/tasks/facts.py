@@ -19,6 +19,7 @@ from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
 from octavo.datasets.questions import MARK, Knowledge, Pair, open_knowledge
 from octavo.datasets.sources import SOURCES, where
+from octavo.decode.answers import prompts_within
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
@@ -111,6 +112,8 @@ class FactsTask(Task[FactsRun, Knowledge]):
 
     def create(self, recipe: Recipe, data: Knowledge) -> FactsRun:
         model, tokenizer = fresh_model(data, recipe.config, recipe.seed)
+        asked = [pair.question for pair in (*data.dev, *data.never)]  # before it trains, not when it is measured
+        prompts_within(tokenizer, asked, model.config.context)
         return FactsRun(model, tokenizer)
 
     def stage_names(self, recipe: Recipe) -> Sequence[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from octavo.errors import UserError
+from octavo.io.compressed import read_whole
 from octavo.io.files import whole_file
 
 TABLE, COLUMNS = "facts", ("name", "answer")  # of a file that is made here
@@ -114,7 +115,7 @@ class SqliteFacts(Facts):
             uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
             with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as base:
                 yield base
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeEncodeError) as error:  # the second: a name with half a character
             doing = "written to" if mode == "rwc" else "read"
             raise UserError(f"{self.path} cannot be {doing} as facts: {error}; see --table and --columns") from error
 
@@ -185,7 +186,7 @@ class CsvFacts(Facts):
         if not self.path.exists():
             return []
         try:
-            text = self.path.read_bytes().decode("utf-8-sig")
+            text = read_whole(self.path).decode("utf-8-sig")
             return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=self.between) if row]
         except (UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{self.path} is neither SQLite nor CSV in UTF-8: {error}; name another file") from error

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import eval_mode
+from octavo.models.parts.checks import check_numbers
 from octavo.models.vit import Channels
 from octavo.ops.patches import rows_and_columns
 from octavo.ops.tracing import trace
@@ -61,6 +62,7 @@ def attend_to_image(run: ImageRun, x_CHW: Tensor) -> ImageAttention:
     x_1CHW = run.pixels(x_CHW[None].to(model.classes_VD.device))
     with trace() as found, eval_mode(model):
         p_V = model(x_1CHW).softmax(-1, dtype=torch.float32)[0].cpu()
+    check_numbers(p_V, "the probabilities of the classes")
     channel = [layer for layer, block in enumerate(model.blocks, 1) if isinstance(block.attention, Channels)]
     patch = [layer for layer in range(1, len(model.blocks) + 1) if layer not in channel]
     maps = [a_1HTT[0].float().cpu() for a_1HTT in found.get("attention", ())]

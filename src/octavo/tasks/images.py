@@ -27,6 +27,7 @@ from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
 from octavo.errors import UserError
 from octavo.io.tensors import read_tensors
 from octavo.models import find_spec
+from octavo.models.parts.checks import check_numbers
 from octavo.models.vit import Vit
 from octavo.scoring.metrics import Classified, classified
 from octavo.tasks.task import Recipe, Task
@@ -77,7 +78,8 @@ class ImageRun(TrainedRun):
                 self.model(self.pixels(x.to(device))).softmax(-1, dtype=torch.float32).cpu()
                 for x in x_NCHW.split(BATCH_IMAGES)
             ]
-        return torch.cat(parts) if parts else torch.empty(0, len(self.labels))
+        p_NV = torch.cat(parts) if parts else torch.empty(0, len(self.labels))
+        return check_numbers(p_NV, "the probabilities of the classes")
 
     def read(self, path: str | Path) -> Tensor:
         """x_CHW of a picture file, made as the model's images are."""

@@ -21,6 +21,7 @@ from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
 from octavo.models import find_spec
 from octavo.models.bert import Bert, BertConfig
+from octavo.models.parts.checks import check_numbers
 from octavo.ops.attention.patterns import Texts
 from octavo.ops.cross_entropy import nats_of
 from octavo.tasks.corpus import describe_corpus
@@ -200,6 +201,7 @@ def measure_masked(model: Bert, batches: Iterable[MaskedBatch]) -> dict[str, flo
                 kept.setdefault(task, []).append(torch.stack([guess_N, target_N])[:, target_N != NOTHING])
                 nats += float(_nats(logits, target_N)) if task == "words" else 0.0
     measured: dict[str, float] = {}
+    check_numbers(torch.tensor(nats / max(1, sum(part.shape[1] for part in kept.get("words", ())))).exp(), "the losses")
     for task, parts in kept.items():
         guess_N, target_N = torch.cat(parts, 1)
         right_N = (guess_N == target_N).double()

@@ -21,7 +21,6 @@ import torch
 from octavo.core import seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.io.lock import locked
-from octavo.io.partial_files import delete_folder
 from octavo.io.run_folder import (
     BOARD,
     METRICS,
@@ -182,8 +181,8 @@ class TrainingRun:
             yield
         except Exception:
             learnt = (place / STATE / FILE).is_file() and Checkpoint.load(place).position.step > 0
-            if place != self.folder and not learnt:
-                delete_folder(place)
+            if self.folder is not None and place != self.folder and not learnt:
+                remove_replacement(self.folder)
             raise
 
 

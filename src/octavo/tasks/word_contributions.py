@@ -17,6 +17,7 @@ from torch import Tensor
 
 from octavo.datasets.labels import Labelled
 from octavo.io.cooperative import Turn
+from octavo.models.parts.checks import check_numbers
 from octavo.pages.sections import notebook_view
 from octavo.tasks.classifier import Classifier
 from octavo.text.bag_of_ngrams import Bags, words_of
@@ -129,7 +130,7 @@ def surest_errors(made: Classifier, data: Labelled, count: int) -> list[int]:
 
 def nearest(made: Classifier, texts: Sequence[str], learnt: Labelled, count: int = NEAREST) -> list[list[Near]]:
     """For each text, the training examples that are most alike to the model."""
-    cosine_QN = likeness(made, texts, learnt.texts)
+    cosine_QN = check_numbers(likeness(made, texts, learnt.texts), "the likenesses of texts")
     best = cosine_QN.topk(min(count, len(learnt)), dim=1)
     return [
         [

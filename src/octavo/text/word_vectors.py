@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from octavo.datasets.sources import SOURCES, get_files
 from octavo.errors import UserError
 from octavo.io.compressed import is_compressed, stream
-from octavo.io.files import whole_file
+from octavo.io.files import whole_file, write_text
 from octavo.io.json_text import read_json_file
 from octavo.io.limits import check_memory
 from octavo.text.tokenizers.base import Tokenizer
@@ -79,24 +79,33 @@ def read_vectors(source: str | Path, wanted: Collection[str] | None = None) -> V
     return _parse(Path(source), None if wanted is None else {word.encode() for word in wanted})
 
 
-def write_vectors(path: str | Path, vectors: Vectors, header: bool = False) -> None:
-    """One line a word, with digits enough to read the same numbers back; `header` adds word2vec's first line."""
+def write_vectors(
+    path: str | Path, vectors: Vectors, header: bool = False, origin: Mapping[str, Any] | None = None
+) -> None:
+    """One line a word, with digits enough to read the same numbers back; `header` adds word2vec's first line.
+
+    `origin` says, in a file beside them, which text they were learnt from. It is written first, since it counts only
+    for vectors of its hash: killed between the two, nothing stands there that another try would refuse to replace.
+    """
     bad = next((word for word in vectors.words if not word or word.split() != [word]), None)
     if bad is not None:
         raise UserError(f"a word in a file of vectors has no spaces and is not empty: got {bad!r}; leave it out")
     with whole_file(path) as file:
-        if header:
-            file.write(f"{len(vectors.words)} {vectors.rows_WD.shape[1]}\n".encode())
-        line = " %.9g" * vectors.rows_WD.shape[1] + "\n"  # nine digits distinguish any two 32-bit numbers
-        for word, row_D in zip(vectors.words, vectors.rows_WD, strict=True):
-            file.write((word + line % tuple(row_D.tolist())).encode("utf-8", "surrogateescape"))
+        digest = hashlib.sha256()
+        for line in _vector_lines(vectors, header):
+            file.write(line)
+            digest.update(line)
+        if origin is not None:
+            about = {**origin, "vectors_sha256": digest.hexdigest()}
+            write_text(f"{path}{ORIGIN_SUFFIX}", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
 
 
-def write_origin(path: str | Path, source: Sequence[str], part: str, text_sha256: str) -> None:
-    """Say, in a file beside the vectors, which text they were learnt from."""
-    origin = {"source": list(source), "part": part, "text_sha256": text_sha256, "vectors_sha256": _file_hash(path)}
-    with whole_file(f"{path}{ORIGIN_SUFFIX}") as file:
-        file.write((json.dumps(origin, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
+def _vector_lines(vectors: Vectors, header: bool) -> Iterator[bytes]:
+    if header:
+        yield f"{len(vectors.words)} {vectors.rows_WD.shape[1]}\n".encode()
+    numbers = " %.9g" * vectors.rows_WD.shape[1] + "\n"  # nine digits distinguish any two 32-bit numbers
+    for word, row_D in zip(vectors.words, vectors.rows_WD, strict=True):
+        yield (word + numbers % tuple(row_D.tolist())).encode("utf-8", "surrogateescape")
 
 
 def read_origin(source: str | Path) -> Origin:

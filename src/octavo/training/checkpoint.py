@@ -122,6 +122,8 @@ def check_shapes(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what
     if ours != theirs:
         wrong = sorted(set(ours.items()) ^ set(theirs.items()))[:3]
         raise UserError(f"the saved {what} are of another model: {wrong}; train the run anew")
+    if any_not_finite(found.values()):
+        raise UserError(f"the saved {what} must be numbers, and some are not: it is damaged; train the run anew")
 
 
 def carried_state(found: Mapping[str, Tensor], wanted: Sequence[Tensor], batch: int) -> list[Tensor]:

@@ -33,6 +33,7 @@ from octavo.errors import UserError
 from octavo.exercises.framework.exercise import Exercise
 from octavo.exercises.framework.grading import Student, csv_text
 from octavo.exercises.framework.registry import select_exercises
+from octavo.io.encoding import read_text
 
 DAY_SECONDS = 86_400
 
@@ -117,8 +118,8 @@ class Mark(NamedTuple):
 def load_course(path: str | Path) -> Course:
     """The course in a TOML file; a UserError names what is wrong in it."""
     try:
-        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        given = tomllib.loads(read_text(Path(path)))
+    except (ValueError, RecursionError) as error:
         raise UserError(f"cannot read the course {path}: {error}; see docs/course.md for its form") from error
     _known(given, ("title", "late", "assignment"), str(path))
     late = _record(LatePolicy, given.get("late", {}), f"{path}: late")
@@ -222,8 +223,8 @@ def read_manual(path: str | Path, course: Course) -> dict[tuple[str, str], float
 
 def _rows(path: str | Path, columns: Sequence[str]) -> list[dict[str, str]]:
     try:
-        rows = list(csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8-sig"))))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = list(csv.DictReader(io.StringIO(read_text(Path(path)).removeprefix("\ufeff"))))
+    except csv.Error as error:
         raise UserError(f"cannot read {path}: {error}") from error
     if rows and (missing := [name for name in columns if name not in rows[0]]):
         raise UserError(f"{path} must have the columns {', '.join(columns)}: {missing[0]} is missing")

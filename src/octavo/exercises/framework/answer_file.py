@@ -36,7 +36,7 @@ def parse_answers(text: str) -> dict[str, Any]:
     """The text of an answer file as plain values: a table of answers for each exercise."""
     try:
         answers = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, ValueError) as error:  # a ValueError: a whole number with thousands of digits
+    except (ValueError, RecursionError) as error:  # a whole number with thousands of digits, lists within lists
         answers = _parse_lines(text)
         if not answers:
             raise UserError(f"it is not valid TOML: {error}"[:300]) from error
@@ -58,7 +58,7 @@ def _parse_lines(text: str) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return COMMENT.sub("", text).strip().strip(QUOTES)
 
 

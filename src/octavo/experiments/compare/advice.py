@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from octavo.experiments.compare.intervals import BlockCosts
-from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
+from octavo.experiments.compare.rows import COMPRESSOR, NOT_PROVED, CompareRow
 from octavo.io.files import size
 from octavo.text.overlap import REPEAT_BYTES
 from octavo.training.diagnosis.curve import STILL_FALLING, fall_at_the_end
@@ -81,7 +81,22 @@ def _dominates(one: CompareRow, other: CompareRow) -> bool:
 
 
 def advice(rows: Sequence[CompareRow], evidence: Evidence = Evidence()) -> tuple[str, ...]:  # noqa: B008
-    """The recommendation: sentences that the rows and the evidence support."""
+    """The recommendation: sentences that the rows and the evidence support; what failed is not passed over."""
+    return (*_judgement(rows, evidence), *_failed(rows))
+
+
+def _failed(rows: Sequence[CompareRow]) -> list[str]:
+    """The models that nothing can be said of."""
+    ways = {"is not proved": [row.model for row in rows if row.error and row.error.startswith(NOT_PROVED)]}
+    ways["failed"] = [row.model for row in rows if row.error and row.model not in ways["is not proved"]]
+    return [
+        f"{_named(names)} {verb if len(names) == 1 else verb.replace('is ', 'are ')}, so "
+        f"{'it is' if len(names) == 1 else 'they are'} not judged."
+        for verb, names in ways.items() if names
+    ]  # fmt: skip
+
+
+def _judgement(rows: Sequence[CompareRow], evidence: Evidence) -> tuple[str, ...]:
     usable = sorted((row for row in rows if _usable(row)), key=_bits)
     if not usable:
         return ("No model could be trained and measured, so nothing can be recommended.",)

@@ -252,6 +252,19 @@ class Place:
     sources: list[str]
     folder: Path
     name: str
+    own_text: bytes | None = None  # what is compared, where it is not in a file yet
+
+    def save_text(self) -> None:
+        """A text of the caller's own goes into the folder, because it is read again when the comparison is resumed."""
+        if self.own_text is None:
+            return
+        path = self.folder / OWN_TEXT
+        if path.is_file() and path.read_bytes() != self.own_text:
+            raise UserError(f"{self.folder} is a comparison of another text; choose another out")
+        if not path.is_file():
+            check_folder(self.folder, KIND, (OWN_TEXT,))
+            with whole_file(path) as file:
+                file.write(self.own_text)
 
     def open_store(self, common: Mapping[str, Any], differs: Callable[[Mapping[str, Any]], str]) -> Store:
         """What is stored of the comparison; the folder may hold its text already."""
@@ -270,23 +283,11 @@ def place_of(text: Text, out: str | Path | None) -> Place:
     such a name too, and a longer one the text itself.
     """
     if isinstance(text, bytes) or (isinstance(text, str) and ("\n" in text or len(text) > LONGEST_NAME)):
-        return _save_text(text, out)
+        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+        folder = Path(out) if out is not None else Path("runs") / f"compare-{hashlib.sha256(data).hexdigest()[:8]}"
+        return Place([str(folder / OWN_TEXT)], folder, "text", data)
     sources = [str(text)] if isinstance(text, str | Path) else list(map(str, text))
     if STDIN in sources:
         raise UserError("a comparison reads its text several times, and standard input can be read once; name a file")
     name = "-".join(Path(source).stem for source in sources[:3])
     return Place(sources, Path(out) if out is not None else Path("runs") / f"compare-{name}", name)
-
-
-def _save_text(text: str | bytes, out: str | Path | None) -> Place:
-    """A text of the caller's own goes into the folder, because it is read again when the comparison is resumed."""
-    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    folder = Path(out) if out is not None else Path("runs") / f"compare-{hashlib.sha256(data).hexdigest()[:8]}"
-    path = folder / OWN_TEXT
-    if path.is_file() and path.read_bytes() != data:
-        raise UserError(f"{folder} is a comparison of another text; choose another out")
-    if not path.is_file():
-        check_folder(folder, KIND)
-        with whole_file(path) as file:
-            file.write(data)
-    return Place([str(path)], folder, "text")

@@ -8,13 +8,14 @@ from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from octavo.experiments.compare.advice import DOMINATED
 from octavo.experiments.compare.compressors import COMPRESSED
 from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.proof import describe_proof
-from octavo.experiments.compare.rows import COMPRESSOR, CSV, CompareRow, Comparison
+from octavo.experiments.compare.rows import COMPRESSOR, CSV, NOT_PROVED, CompareRow, Comparison
 from octavo.experiments.compare.settings import settings_section
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
@@ -43,7 +44,19 @@ def write_page(comparison: Comparison, held_out: bytes) -> None:
 def read_byte_costs(comparison: Comparison) -> ByteCosts:
     """The bits that each byte cost, for the models whose file is there; mapped, so that a long text costs nothing."""
     files = {row.model: comparison.file(row.byte_costs) for row in comparison if not row.error}
-    return {model: np.load(path, mmap_mode="r") for model, path in files.items() if path}
+    size = comparison.corpus.get("scored", {}).get("bytes")
+    found = {model: _mapped(path, size) for model, path in files.items() if path}
+    return {model: bits_N for model, bits_N in found.items() if bits_N is not None}
+
+
+def _mapped(path: Path, size: int | None) -> NDArray[np.float16] | None:
+    """The numbers of a file, so many where that is known; None where it is damaged."""
+    try:
+        bits_N: NDArray[np.float16] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return None
+    is_whole = bits_N.ndim == 1 and bits_N.dtype == np.float16 and size in (None, bits_N.size)
+    return bits_N if is_whole else None
 
 
 def read_samples(comparison: Comparison) -> dict[str, str]:
@@ -149,7 +162,8 @@ def _row(row: CompareRow, address: str, rows: Sequence[CompareRow]) -> sections.
     badge = element("span", "best model", class_="badge") if row.best else ""
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
-        return sections.TableRow((first, f"failed: {row.error}"), "failed")
+        reason = row.error if row.error.startswith(NOT_PROVED) else f"failed: {row.error}"
+        return sections.TableRow((first, reason), "failed")
     kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == COMPRESSOR else ""
     return sections.TableRow((first, *cells_of(row, rows)[1:]), kind)
 

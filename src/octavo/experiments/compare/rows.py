@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import importlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from octavo.config import from_json, plain_json
 from octavo.errors import UserError
+from octavo.experiments.runner import check_numbers
 from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size, thousands
-from octavo.io.run_folder import COMPARISON
+from octavo.io.json_text import read_json_file
+from octavo.io.run_folder import COMPARISON, NUMBER, PART_OF_TEXT, wrong_kind
 
 RESULT = COMPARISON
 CSV = "comparison.csv"
 FORMAT = 2
 COMPRESSOR, PRETRAINED, MIXTURE = "compressor", "pretrained", "mixture"  # families beside those of the models
+NOT_PROVED = "not proved"  # begins the error of a row whose result its archive does not confirm
 NOT_NEURAL = ("counts", MIXTURE, PRETRAINED, COMPRESSOR)
 
 
@@ -87,6 +89,8 @@ class CompareRow:
 
     @property
     def shown_bits(self) -> str:
+        if self.error is not None:
+            return "not proved" if self.error.startswith(NOT_PROVED) else "failed"
         return "failed" if self.bits_per_byte is None else show_bits(self.bits_per_byte)
 
     @property
@@ -104,9 +108,26 @@ class CompareRow:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> CompareRow:
-        """The row of a JSON object."""
-        infinite = record.get("impossible", 0) > 0 and record.get("error") is None
-        return from_json(cls, record) if not infinite else cls(**{**record, "bits_per_byte": math.inf})
+        """The row of a JSON object; what is not of its kind, or not possible, is refused."""
+        row = from_json(cls, record)
+        check_numbers(record)
+        if (row.bits_per_byte or 0.0) < 0 or row.impossible < 0:
+            raise UserError(f"bits per byte must not be negative: {row.model} has {row.bits_per_byte}")
+        infinite = row.impossible > 0 and row.error is None
+        if row.bits_per_byte is None and row.error is None and not infinite:
+            raise UserError(f"a row without bits per byte must say why: {row.model} does not")
+        return replace(row, bits_per_byte=math.inf) if infinite else row
+
+
+KINDS: dict[str, Any] = {  # what comparison.json may hold beside its rows
+    "corpus": {"name": str, **dict.fromkeys(("train", "valid", "scored"), PART_OF_TEXT)},
+    "proof": {"model": str, "claimed_bytes": NUMBER, "archive_bytes": int, "difference": NUMBER, "bytes": int,
+              "held_out_bytes": int, "seconds": NUMBER, "allowed_seconds": NUMBER},
+    "settings": {"models": list, "seeds": int, "seed": int, "device": str, "budget": str},
+    "machine": {}, "versions": {},
+    "seconds": dict.fromkeys(("training", "scoring", "generation", "compressors", "proof", "page"), NUMBER),
+    "command": str, "advice": list,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -166,6 +187,11 @@ class Comparison:
         """The rows without a result."""
         return [row for row in self.rows if row.error is not None]
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether no row failed, and the proof, where there is one, could be done."""
+        return not self.failed and (self.proof is None or self.proof.get("error") is None)
+
     def file(self, name: str | None) -> Path | None:
         """The file of a name that is seen from the folder, where it is there."""
         path = self.folder / name if self.folder is not None and name else None
@@ -183,9 +209,12 @@ class Comparison:
 
     @classmethod
     def of(cls, record: Mapping[str, Any], folder: Path | None = None) -> Comparison:
-        """The comparison of a JSON object."""
+        """The comparison of a JSON object; what is not of its kind is refused."""
         known = {one.name: record[one.name] for one in fields(cls) if one.name in record}
         rows = tuple(CompareRow.of(row) for row in record["rows"])
+        check_numbers(known)
+        if wrong := wrong_kind({key: value for key, value in known.items() if value is not None}, KINDS):
+            raise UserError(wrong)
         return cls(**{**known, "rows": rows, "advice": tuple(record["advice"]), "folder": folder})
 
     def to_csv(self) -> str:
@@ -214,9 +243,9 @@ def read_comparison(folder: str | Path) -> Comparison:
     """The comparison that a folder holds."""
     path = Path(folder) / RESULT
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json_file(path, "run it again")
         if record["format"] != FORMAT:
             raise ValueError(f"it is of format {record['format']!r}, this octavo reads {FORMAT}")
         return Comparison.of(record, Path(folder))
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, UserError) as error:
         raise UserError(f"{path} is no comparison, or damaged: {error}; run octavo compare again") from error

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, harmonic_mean
 from time import perf_counter
 from typing import Any
 
@@ -21,13 +20,16 @@ from octavo.experiments.compare.config import MIX, Candidate, CompareConfig, Tex
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.forecast import PAGE_SECONDS, expected_seconds
-from octavo.experiments.compare.intervals import BlockCosts, t_interval
+from octavo.experiments.compare.intervals import BlockCosts
+from octavo.experiments.compare.outcomes import key_of, mean_row, stage_seconds, total_flops
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.proof import PROOF_SHARE
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
+from octavo.experiments.compare.stored_values import check_stored
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner
+from octavo.experiments.runner import Runner, locked_folder
 from octavo.io.files import write_text
+from octavo.scoring.proof import failure_in_words, is_proved
 from octavo.text.overlap import REPEAT_BYTES, overlap
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
@@ -86,9 +88,17 @@ class Comparing:
     ) -> None:  # fmt: skip
         self.progress, self.place = progress, place_of(text, out)
         self.command = self.place.command(config, jobs)
+        with ExitStack() as stack:
+            stack.enter_context(locked_folder(self.place.folder))
+            self.place.save_text()
+            self._open(config, jobs)
+            self.lock = stack.pop_all()  # it is held until the proof is done
+
+    def _open(self, config: CompareConfig, jobs: int) -> None:
+        """Open the text and what is stored, and plan the cells."""
         corpus = config.text.open(self.place.sources)
         for line in corpus.notes:
-            progress.note(line)
+            self.progress.note(line)
         self.config = config = config.for_text(corpus.train.bytes_per_character())
         self.held_out = config.scored_part(corpus)
         self.corpus = {"name": self.place.name, **corpus.describe(), "scored": self.held_out.describe()}
@@ -101,43 +111,66 @@ class Comparing:
         self.sentences: tuple[str, ...] = ()
         later = config.prove + (config.seeds if self.mixture else 0)  # cells that depend on others
         self.runner = Runner(
-            store, progress, self._rows, len(self._plan()) + later, jobs, self.command, expected=expected_seconds
-        )
+            store, self.progress, self._rows, len(self._plan()) + later, jobs, self.command, expected=expected_seconds,
+            check=check_stored,
+        )  # fmt: skip
         self.runner.last_seconds = PAGE_SECONDS
 
     def run(self) -> Comparison:
         """All cells but the proof, then the advice and the page."""
-        with self.progress:
-            try:
+        with ExitStack() as stack:
+            stack.push(self.lock)
+            with self.progress, self.runner.stoppable():
                 proof = [Cell("proof", "proof", "", data=self.data)] if self.config.prove else []
                 self.runner.later = [*([self._cell(self.mixture, 0)] if self.mixture is not None else []), *proof]
                 self.runner.run(self._plan())
                 self.runner.later = proof
                 if self.mixture is not None:
                     self._run_mixture(self.mixture)
+                self._find_proofs()
                 comparison = self._conclude()
-            except KeyboardInterrupt as stop:
-                raise self.runner.stopped(stop) from stop
-        if comparison.best is None:
-            errors = "; ".join(f"{row.model}: {row.error}" for row in comparison.failed)
-            raise UserError(
-                f"no model could be trained and measured: {errors or 'none was asked for; add to --models'}"
-            )
+            if comparison.best is None:
+                errors = "; ".join(f"{row.model}: {row.error}" for row in comparison.failed)
+                raise UserError(
+                    f"no model could be trained and measured: {errors or 'none was asked for; add to --models'}"
+                )
+            if self.config.prove:
+                stack.pop_all()
         return comparison
 
     def prove(self) -> Comparison:
-        """Let the best model compress the held-out text and restore it; table, page and record get the proof added."""
-        best = self._comparison().best
-        if best is None or not self.config.prove:
+        """Let the best model compress the held-out text and restore it; table, page and record get the proof added.
+
+        A model whose proof fails is out of the comparison, and the next best one is proved.
+        """
+        if not self.config.prove:
             return self._comparison()
-        with self.progress:
-            try:
-                self.runner.later = ()
-                self.progress.show_rows(())  # the table has been shown
-                self.runner.run([self._proof(best)])
-                return self._conclude()
-            except KeyboardInterrupt as stop:
-                raise self.runner.stopped(stop) from stop
+        with self.lock, self.progress, self.runner.stoppable():
+            self.runner.later = ()
+            self.progress.show_rows(())  # the table has been shown
+            while (best := self._comparison().best) is not None:
+                cell = self._proof(best)
+                if cell.key in self.runner.outcomes and self._is_settled(cell):
+                    break
+                self.runner.run([cell])
+                if self._is_settled(cell):
+                    break
+                self.runner.count += 1
+            return self._conclude()
+
+    def _find_proofs(self) -> None:
+        """Take up the proofs that are stored, so that a model whose proof failed is not the best of the table."""
+        while self.config.prove and (best := self._comparison().best) is not None:
+            cell = self._proof(best)
+            stored = self.runner.store.find(cell, check_stored)
+            if stored is None or cell.key in self.runner.outcomes:
+                return
+            self.runner.outcomes[cell.key] = stored
+
+    def _is_settled(self, cell: Cell) -> bool:
+        """Whether a proof holds, or could not be done at all; if not, its model is out."""
+        outcome = self.runner.outcomes[cell.key]
+        return outcome.error is not None or is_proved(outcome.value["proof"])
 
     def _differs(self, common: Mapping[str, Any]) -> str:
         """How the comparison in the folder differs from this one."""
@@ -231,10 +264,12 @@ class Comparing:
     def _comparison(self) -> Comparison:
         outcomes = self.runner.outcomes
         rows = [row for one in (*self.candidates, *self.pretrained) if (row := self._row(one)) is not None]
-        proofs = [one.value.get("proof", {"error": one.error}) | {"model": one.cell.key.removeprefix("proof-")}
-                  for one in outcomes.values() if one.cell.work == "proof"]  # fmt: skip
+        ranked = rank_rows(rows, self._blocks())
+        proofs = {(model := one.cell.key.removeprefix("proof-")): one.value.get("proof", {"error": one.error})
+                  | {"model": model} for one in outcomes.values() if one.cell.work == "proof"}  # fmt: skip
+        best = next((row.model for row in ranked if row.best), None)
         return Comparison(
-            rank_rows(rows, self._blocks()), self.corpus, next(iter(proofs), None), self.config.to_json(),
+            ranked, self.corpus, proofs.get(best or next(reversed(proofs), "")), self.config.to_json(),
             describe_machine(self.config.device), versions(), stage_seconds(outcomes), self.command, self.place.folder,
             self.sentences,
         )  # fmt: skip
@@ -261,7 +296,11 @@ class Comparing:
         if error is not None:
             return CompareRow(candidate.name, candidate.title, candidate.family, error=error)
         rows = [replace(CompareRow.of(one.value["row"]), flops=total_flops(one, outcomes)) for one in found]
-        return mean_row(rows) if len(rows) > 1 else rows[0]
+        row = mean_row(rows) if len(rows) > 1 else rows[0]
+        proof = outcomes.get(f"proof-{candidate.name}")
+        if proof is None or proof.error is not None or is_proved(proof.value["proof"]):
+            return row
+        return replace(row, bits_per_byte=None, low=None, high=None, error=failure_in_words(proof.value["proof"]))
 
     def _conclude(self) -> Comparison:
         """The advice, the page and the final record."""
@@ -283,46 +322,3 @@ class Comparing:
     def _save(self, comparison: Comparison) -> Comparison:
         write_text(self.place.folder / RESULT, json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n")
         return comparison
-
-
-def key_of(name: str, seed: int) -> str:
-    """The key of a candidate's cell of a seed."""
-    return name if seed == 0 else f"{name}-seed{seed}"
-
-
-def mean_row(rows: Sequence[CompareRow]) -> CompareRow:
-    """The row of a model that was trained with several seeds."""
-
-    def known(key: str) -> list[Any]:
-        return [value for row in rows if (value := getattr(row, key)) is not None]
-
-    bits = [row.bits_per_byte or 0.0 for row in rows]
-    mean = fmean(bits)
-    low, high = t_interval(bits) if math.isfinite(mean) else (None, None)
-    means: dict[str, Any] = {
-        key: fmean(values) if (values := known(key)) else None for key in ("seconds", "flops", "generation_rate")
-    }
-    rates = [rate for rate in known("score_rate") if rate]
-    return replace(
-        rows[0], bits_per_byte=mean, low=low, high=high, interval=f"over {len(rows)} seeds" if low is not None else "",
-        **means, score_rate=harmonic_mean(rates) if rates else None, memory=max(known("memory"), default=None),
-        impossible=sum(row.impossible for row in rows),
-    )  # fmt: skip
-
-
-def total_flops(outcome: Outcome, outcomes: Mapping[str, Outcome]) -> float | None:
-    """Of training a candidate; of a mixture, with its parts'."""
-    values = [outcome.value, *(outcomes[key].value for key in outcome.cell.settings.get("parts", ()))]
-    flops = [value["row"]["flops"] for value in values]
-    return None if None in flops else sum(flops)
-
-
-def stage_seconds(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
-    """What the stages of all cells took together."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for outcome in outcomes.values():
-        whole = {"compressor": "compressors", "proof": "proof"}.get(outcome.cell.work)
-        stages = {whole: outcome.seconds} if whole else outcome.value.get("stages", {})
-        for stage, value in stages.items():
-            seconds[stage] += value
-    return dict(seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
 from octavo.experiments.domains.result import Domains, DomainsRow, ModelResult, rows_of
 from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, read
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner, Store, check_folder, failures
+from octavo.experiments.runner import Runner, Store, check_folder, failures, locked_folder
 from octavo.io.encoding import UTF8
 from octavo.io.files import write_text
 from octavo.io.run_folder import REPORT
@@ -121,14 +122,17 @@ def domains(
     words = ["octavo", "domains", *named, "--texts", *texts, "--bytes", str(bytes)]
     words += ["--encoding", encoding] if reading else []
     words += [] if named else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
-    command = shlex.join([*words, "--out", str(out)])
-    with progress:
-        runner = Runner(Store.open(folder, KIND, {}), progress, rows, len(cells), jobs, command)
+    command = shlex.join([*words, "--out", str(folder)])
+    with locked_folder(folder), progress:
+        store = Store.open(folder, KIND, {})
+        runner = Runner(store, progress, rows, len(cells), jobs, command, check=partial(_result, folder=folder))
         outcomes = runner.run(cells)
-    found, failed = results(outcomes), failures(outcomes)
+        found, failed = results(outcomes), failures(outcomes)
+        with runner.stoppable():
+            if found:
+                write_text(folder / REPORT, domains_page(found, originals, folder, command))
     if not found:
         raise UserError(f"no model could be measured: {'; '.join(f'{key}: {why}' for key, why in failed.items())}")
-    write_text(folder / REPORT, domains_page(found, originals, folder, command))
     return Domains(found, originals, folder, command, failed)
 
 
@@ -198,6 +202,8 @@ def _result(outcome: Outcome, folder: Path) -> ModelResult:
     cell, value, about = outcome.cell, outcome.value, outcome.cell.options
     home, away = (Reading.of(record) for record in value["readings"])
     run = str(folder / cell.key) if cell.is_trained_here else cell.model
+    if not isinstance(value["name"], str) or not isinstance(value["title"], str):
+        raise UserError(f"name and title must be words: {value['name']!r}, {value['title']!r}")
     return ModelResult(value["name"], value["title"], about["family"], home, away, about["overlap"], run)
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.config import plain_json
+from octavo.config import from_json, plain_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_bytes
@@ -34,6 +34,7 @@ DOMAIN_RATIO = 5.0  # a known word this many times as frequent as in the trainin
 MAX_COSTLIEST = 15
 
 Bits = NDArray[np.float64]
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -129,13 +130,15 @@ class Reading:
     def of(cls, record: dict[str, Any]) -> Reading:
         """The reading of what `plain_json` made of it, where null stands for infinity."""
 
-        def restored(values: dict[str, Any]) -> dict[str, Any]:
-            infinite = [key for key in ("bits", "unk_mark_bits") if values.get(key, 0) is None]
-            return values | dict.fromkeys(infinite, math.inf)
+        def read_as(kind: type[C], values: Any) -> C:
+            infinite = [key for key in ("bits", "excess", "unk_mark_bits") if values.get(key, 0) is None]
+            found: Any = from_json(kind, values | dict.fromkeys(infinite, 0.0))
+            whole: C = replace(found, **dict.fromkeys(infinite, math.inf))
+            return whole
 
-        groups = tuple(Group(**restored(one)) for one in record["groups"])
-        costliest = tuple(Costly(**one) for one in record["costliest"])
-        return cls(**restored(record) | {"groups": groups, "costliest": costliest, "steps": tuple(record["steps"])})
+        groups = tuple(read_as(Group, one) for one in record["groups"])
+        costliest = tuple(read_as(Costly, one) for one in record["costliest"])
+        return replace(read_as(cls, record | {"groups": [], "costliest": []}), groups=groups, costliest=costliest)
 
     @property
     def bits_per_byte(self) -> float:

@@ -6,7 +6,6 @@ P chunks of L tokens, N tokens.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_re
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
 from octavo.io.files import thousands
+from octavo.io.partial_files import delete_folder
 from octavo.models import parameter_count
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import score_text
@@ -89,7 +89,7 @@ def point_of(outcome: Outcome) -> ScalePoint:
              "budget": cell.options["part"], "seed": cell.seed}  # fmt: skip
     if outcome.error is not None:
         return ScalePoint(**about, bits_per_byte=None, error=outcome.error)
-    return ScalePoint(**about, **{key: value for key, value in outcome.value.items() if key != "summary"})
+    return from_json(ScalePoint, about | {key: value for key, value in outcome.value.items() if key != "summary"})
 
 
 def measure_point(cell: Cell, folder: Path) -> Json:
@@ -108,7 +108,8 @@ def measure_point(cell: Cell, folder: Path) -> Json:
     else:
         run = api.train(cell.model, train_file, seed=cell.seed, measure=False, **{**cell.settings, **settings})
     score = score_text(run.model, run.tokenizer, valid, "held-out text")
-    shutil.rmtree(folder / cell.key, ignore_errors=True)
+    if (folder / cell.key).is_dir():
+        delete_folder(folder / cell.key)
     return _values(cell, run) | {
         "bits_per_byte": plain_json(score.bits_per_byte), "impossible": score.impossible,
         "summary": f"{show_bits(score.bits_per_byte)} bits per byte",

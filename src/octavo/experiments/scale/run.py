@@ -21,7 +21,7 @@ from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, last_part
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner, Store, check_folder
+from octavo.experiments.runner import Runner, Store, check_folder, locked_folder
 from octavo.experiments.scale.measure import TEXTS, ScalePoint, point_of
 from octavo.experiments.scale.result import Scaling
 from octavo.models import find_spec, preset
@@ -186,20 +186,23 @@ def scale(
     _check_lengths(plan, opened.train.size)
     cells = _on_text(cells, opened, text, held_out, device)
     with ExitStack() as stack:
+        if out is not None:
+            stack.enter_context(locked_folder(Path(out)))
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         shown = stack.enter_context(progress or default_progress())
-        runner = Runner(Store.open(folder, KIND, {}), shown, _points, len(cells), jobs, command)
+        runner = Runner(Store.open(folder, KIND, {}), shown, _points, len(cells), jobs, command, check=point_of)
         points = _points(runner.run(cells))
-        shutil.rmtree(folder / TEXTS, ignore_errors=True)
-    found = [point for point in points if point.error is None]
+        found = [point for point in points if point.error is None]
+        result = Scaling(
+            model, other, ", ".join(sources), opened.train.size, first_part(opened.valid, held_out).size, budget,
+            tuple(found), command, seed, opened.notes, tuple(point for point in points if point.error is not None),
+        )  # fmt: skip
+        with runner.stoppable():
+            shutil.rmtree(folder / TEXTS, ignore_errors=True)
+            if found and out is not None:
+                result.save(Path(out))
     if not found:
         raise UserError(f"no training succeeded: {points[0].error}")
-    result = Scaling(
-        model, other, ", ".join(sources), opened.train.size, first_part(opened.valid, held_out).size, budget,
-        tuple(found), command, seed, opened.notes, tuple(point for point in points if point.error is not None),
-    )  # fmt: skip
-    if out is not None:
-        result.save(Path(out))
     return result
 
 

@@ -20,6 +20,7 @@ from octavo.inspection.doctor.progress import progress
 from octavo.inspection.doctor.text_quality import examine_text, examine_tokenizer
 from octavo.inspection.doctor.unseen_text import context, softmax, through_time
 from octavo.inspection.doctor.weights import examine_weights
+from octavo.io.compressed import read_whole
 from octavo.io.run_folder import METRICS
 from octavo.tasks.corpus import held_out, learnt_text
 from octavo.tasks.run import Run
@@ -52,7 +53,7 @@ def examine(run: Any, quick: bool = False) -> Diagnosis:
     """
     training, name = Training.of(run), str(run.path or run.name)
     path = run.path / METRICS if run.path is not None else None
-    rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
+    rows = read_rows(read_whole(path)) if path is not None and path.is_file() else []
     is_language = isinstance(run, Run) and run.task == "language"
     if is_language and training is not None and not training.finished:
         _take_latest(run)

@@ -37,6 +37,8 @@ def gates(model: LanguageModel[Any], x_N: Sequence[int]) -> Finding:
         return not_applicable(name, "the model has no gates")
     table = [(f"{row.name} of layer {row.layer}", float(row.value_TD.mean()),
               float(row.value_TD.std(0, correction=0).mean())) for row in found]  # fmt: skip
+    if not table:  # its cell has none
+        return not_applicable(name, "the model has no gates")
     stuck = [(which, mean) for which, mean, spread in table if not SHUT < mean < OPEN and spread < STILL]
     values = {"gates": [{"gate": which, "mean": mean, "spread": spread} for which, mean, spread in table]}
     expected = f"means between {SHUT} and {OPEN}, or values that change by {STILL}"

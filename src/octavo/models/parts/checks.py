@@ -36,6 +36,16 @@ def check_choices(config: Any) -> None:
             )
 
 
+def check_numbers(values: Tensor, what: str) -> Tensor:
+    """The values that a model has computed; NaN and infinities, which damaged weights lead to, are refused."""
+    if not bool(values.isfinite().all()):
+        raise UserError(
+            f"{what} must be numbers, and the model computes others: its weights are damaged, or its training has "
+            "failed; train it again"
+        )
+    return values
+
+
 def check_distribution(logp: Tensor, what: str) -> None:
     """Refuse saved log-probabilities that do not sum to one along the last dimension: they were tampered with."""
     sums = logp.logsumexp(-1)

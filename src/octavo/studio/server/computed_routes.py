@@ -145,5 +145,4 @@ class ComputedRoutes(APIRouter):
 def runs_in(asked: Asked) -> list[str]:
     """The names of the runs that a request is about."""
     bodies = [value for value in asked.values() if isinstance(value, RunRequest)]
-    names = [name for body in bodies for name in (body.run, getattr(body, "other", ""))]
-    return [name for name in names if name]
+    return [name for body in bodies for name in (body.run, getattr(body, "other", None)) if name is not None]

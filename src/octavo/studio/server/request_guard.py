@@ -35,6 +35,7 @@ MAX_ANSWER_SECONDS = 120  # for everything after the body: computing, which has 
 MAX_OPEN_REQUESTS = 512  # that arrive, wait, are computed or are sent
 MAX_CLIENT_OPEN_REQUESTS = 256  # of one address
 IGNORED_HEADERS = (b"range", b"if-range")  # files are sent whole: they are small
+HANG_UP_AFTER = (400, 408, 413, 505)  # the rest of the request may still come, or be taken for another one
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 HOST_HEADER = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\[\]:@/]*))(?::\d{0,5})?")
 CONTENT_SECURITY_POLICY = (
@@ -114,6 +115,7 @@ class RequestGuard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
+        _check_frame(scope, headers)
         self._check_host(headers)
         self._check_origin(scope, headers)
         if self.token:
@@ -206,6 +208,16 @@ class RequestGuard:
         return replay
 
 
+def _check_frame(scope: Scope, headers: Headers) -> None:
+    """Refuse what two programs could read as different requests, and what is packed."""
+    if scope["http_version"] not in ("1.0", "1.1"):
+        raise Refused(505, f"HTTP/1.1 is spoken here, not HTTP/{scope['http_version']}; send that")
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise Refused(400, "a request has a content-length or comes in chunks, not both; send one of the two")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refused(415, "a request is not packed: content-encoding must be identity; send it as it is")
+
+
 def _host_name(value: str) -> str:
     """The name in a Host header, without its port; a malformed header is returned as it is."""
     match = HOST_HEADER.fullmatch(value)
@@ -236,4 +248,6 @@ class Sending:
 
 def _refusal(refused: Refused) -> Response:
     further = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(refused.status, {})
+    if refused.status in HANG_UP_AFTER:
+        further = {**further, "connection": "close"}
     return JSONResponse({"error": refused.reason}, refused.status, {**SECURITY_HEADERS, **further})
