@@ -186,7 +186,7 @@ class WorkerPool:
 
 
 def why_ended(exit_code: int | None) -> WorkerFailed:
-    """What a client is told where its worker ended before it answered."""
+    """The error for a client whose worker ended before it answered."""
     number = -exit_code if exit_code is not None and exit_code < 0 else 0
     name = signal.Signals(number).name if number in set(signal.Signals) else f"exit code {exit_code}"
     memory = ", which the system does where memory runs out" if name == "SIGKILL" else ""
