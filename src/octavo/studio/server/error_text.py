@@ -37,7 +37,7 @@ class ErrorAnswer(NamedTuple):
 
 
 def error_answer(error: BaseException, root: Path) -> ErrorAnswer:
-    """The answer to a client where an exception was raised; `root` is the folder that names in the answer are relative to."""
+    """The answer where an exception was raised; `root` is the folder that its names are relative to."""
     if isinstance(error, WorkFailed) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, WorkerFailed):

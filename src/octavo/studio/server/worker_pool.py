@@ -152,13 +152,17 @@ class WorkerPool:
     def _take(self, run: str) -> WorkerProcess:
         """An idle worker, one that has the run in memory if possible, or a new one."""
         with self._lock:
-            if self._closed:
-                raise UserError("the studio is shutting down; start it again")
             self._idle.sort(key=lambda one: one.last_run == run)
-            worker = self._idle.pop() if self._idle else WorkerProcess(self.settings)
+            worker = self._idle.pop() if self._idle else None
+        worker = worker or WorkerProcess(self.settings)  # not under the lock: the first one takes seconds to start
+        with self._lock:
             self._all.add(worker)
-            worker.last_run = run
-            return worker
+            closed = self._closed
+        if closed:
+            self._give_back(worker, False)
+            raise UserError("the studio is shutting down; start it again")
+        worker.last_run = run
+        return worker
 
     def _give_back(self, worker: WorkerProcess, usable: bool) -> None:
         worker.served += 1
