@@ -222,7 +222,10 @@ class MirrorAttack(Attack):
             return [Result(Outcome.ACCEPTED, said + done.stdout[-300:])]
         if done.returncode != 2 or not lines or not lines[-1].startswith("octavo: "):
             return [Result(Outcome.OTHER, f"{said}exit code {done.returncode}: {done.stderr[-500:]}")]
-        left = [str(path.relative_to(work)) for folder in (cache, home) for path in folder.rglob("*") if path.is_file()]
+        found = [path for folder in (cache, home) for path in folder.rglob("*") if path.is_file()]
+        left = [
+            str(path.relative_to(work)) for path in found if ".rustup" not in path.parts
+        ]  # pip asks rustc's version
         return [Result(Outcome.LEFTOVER, said + ", ".join(left[:5]))] if left else [Result()]
 
 

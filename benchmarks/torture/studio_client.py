@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from torture.studio_requests import Generator, HostileRequest
 
-PIPELINE = 8  # requests that are sent together
+CONNECTIONS, PIPELINE = 4, 8  # over which requests are sent at the same time, and how many over each
 ANSWER_SECONDS = 75.0  # the studio's limit is 60, and then it answers
 SILENCE_SECONDS = 0.3  # after which a broken request is left unanswered
 PROBE_EVERY = 2000  # requests
@@ -155,14 +155,9 @@ def problem_of(answer: Answer, request: HostileRequest, private: str) -> str:
 
 
 def attack(
-    port: int,
-    seed: int,
-    requests: int,
-    pid: int = 0,
-    private: str = "",
-    probe_every: int = PROBE_EVERY,
+    port: int, seed: int, requests: int, pid: int = 0, private: str = "", probe_every: int = PROBE_EVERY,
     seconds: float = float("inf"),
-) -> Report:
+) -> Report:  # fmt: skip
     """Send so many hostile requests to a studio on this machine, or as many as fit into the seconds.
 
     pid: the server's process, whose memory is watched; 0: none. private: a name that no error may hold, such as that of
@@ -173,47 +168,60 @@ def attack(
     runs = [row["run"] for row in json.loads(_ask(port, b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\n\r\n").body)]
     generator, next_probe = Generator(openapi, runs, seed), 0
     readable = _readable_run(port, runs)
-    wire, idle = None, list[Wire]()
+    wires, idle = list[Wire](), list[Wire]()
     while report.requests < requests and time.monotonic() - began < seconds and report.fault_count < 10 * SAMPLES:
         if report.requests >= next_probe:
             _probe(port, readable, pid, report)
             next_probe += probe_every
         luck = generator.random.random()
         try:
-            if luck < 0.15:
+            if luck < 0.4:
                 _send_alone(port, generator.broken(), report, private)
-            elif luck < 0.2:
+            elif luck < 0.5:
                 _abandon(port, generator.abandoned(), report)
-            elif luck < 0.25:
+            elif luck < 0.55:
                 _idle(port, idle, report)
             else:
-                wire = wire or Wire(port)
-                if not _pipeline(wire, [generator.framed() for _ in range(PIPELINE)], report, private):
-                    wire.socket.close()
-                    wire = None
+                wires += [Wire(port) for _ in range(CONNECTIONS - len(wires))]
+                wires = _send_together(wires, generator, report, private)
         except OSError as error:
             report.fault("connection", f"{type(error).__name__}: {error}", b"")
-    for one in (*idle, *([wire] if wire else [])):
+    for one in (*idle, *wires):
         one.socket.close()
     _probe(port, readable, pid, report)
     report.seconds = time.monotonic() - began
     return report
 
 
-def _pipeline(wire: Wire, batch: list[HostileRequest], report: Report, private: str) -> bool:
-    """Send requests together and check their answers in order; whether the server did not hang up, as it may."""
-    with suppress(ConnectionError):
-        wire.socket.sendall(b"".join(one.data for one in batch))
-    for one in batch:
+def _send_together(wires: list[Wire], generator: Generator, report: Report, private: str) -> list[Wire]:
+    """Send several requests over each connection, then check the answers; the connections that are still open."""
+    batches = [[generator.framed() for _ in range(PIPELINE)] for _ in wires]
+    for wire, batch in zip(wires, batches, strict=True):
+        with suppress(ConnectionError):
+            wire.socket.sendall(b"".join(one.data for one in batch))
+    still_open = []
+    for wire, batch in zip(wires, batches, strict=True):
+        if _check_answers(wire, batch, report, private):
+            still_open.append(wire)
+        else:
+            wire.socket.close()
+    return still_open
+
+
+def _check_answers(wire: Wire, batch: list[HostileRequest], report: Report, private: str) -> bool:
+    """Check the answers to requests that were sent together; whether the connection is still open."""
+    for number, one in enumerate(batch):
         start = time.monotonic()
         try:
             answer = wire.answer(one.is_head)
         except (ConnectionError, ValueError, TimeoutError) as error:
             _count(report, one, time.monotonic() - start)
-            if not isinstance(error, ConnectionError):
+            if not isinstance(error, ConnectionError):  # a server that hangs up may cut off what it had sent
                 report.fault(one.kind, f"{type(error).__name__}: {error}", one.data)
             return False
         if answer is None:
+            if number:  # before the first it may have been idle for too long
+                report.fault(one.kind, "no answer, and the connection was closed", one.data)
             return False
         _count(report, one, time.monotonic() - start, answer)
         if problem := problem_of(answer, one, private):

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 NO_MEMORY = (  # what libraries say, whatever the kind of their exceptions
     "out of memory", "allocate memory", "bad_alloc", "failed to map segment", "cannot map", "start new thread",
-    "thread creation failed", "MemoryError", "bad allocation",
+    "thread creation failed", "MemoryError", "bad allocation", "could not create a primitive",
+    "could not create a memory",
 )  # fmt: skip
 MAX_MESSAGE_CHARACTERS = 900
 

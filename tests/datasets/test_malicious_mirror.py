@@ -186,7 +186,7 @@ def test_a_view_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.
 
 
 def unpacking(arrived: Path, how: str) -> str:
-    """What a process is told to make of a file."""
+    """The words that let a process make something of a file."""
     out = str(arrived.with_name("made"))
     return json.dumps({"archive": str(arrived), "members": [], "how": how, "most": 100, "out": out})
 

@@ -22,7 +22,7 @@ from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.exchange import is_foreign, read_foreign
-from octavo.exchange.huggingface_export import write_huggingface
+from octavo.exchange.huggingface_export import write_folder, write_huggingface
 from octavo.models import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.tasks.run import Run, load
@@ -464,12 +464,13 @@ def test_an_export_replaces_only_an_export(gpt2: Path, tmp_path: Path) -> None:
         ("llama", {"hidden_act": "gelu"}, "hidden_act=gelu"),
         ("llama", {"tie_word_embeddings": False}, "lm_head.weight"),
         # damaged or forged
-        ("gpt2", {"n_layer": 10**9}, ": 1,000,000,000 layers"),
+        ("gpt2", {"n_layer": 10**9}, "layers must be at most"),
+        ("gpt2", {"n_layer": 4096}, ": 4,096 layers"),
         ("gpt2", {"n_layer": 3}, "of 3 layers must have"),
         ("gpt2", {"n_layer": 1}, "GPT-2 has no tensors"),
         ("gpt2", {"n_positions": 10**12}, "context must have"),
         ("gpt2", {"n_positions": 1 << 20}, "shape"),
-        ("gpt2", {"n_embd": 1 << 60, "n_head": 1}, "as large as|shape"),
+        ("gpt2", {"n_embd": 1 << 60, "n_head": 1}, "as large as|shape|width must be at most"),
         ("gpt2", {"n_head": 0}, "heads"),
         ("gpt2", {"n_head": -4}, "heads"),
         ("gpt2", {"n_head": 5}, "heads must divide width"),
@@ -641,3 +642,20 @@ def test_the_format_is_the_one_the_model_has(tmp_path: Path, capsys: pytest.Capt
     assert "--format hf" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "kn"), "--format", "hf"]) == 2
     assert "a model of kind ngram cannot be written as a Hugging Face folder" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits on file sizes are a Unix matter")
+def test_a_disk_that_takes_no_more_of_the_weights_is_an_error_of_the_system_and_leaves_nothing(tmp_path: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_folder(tmp_path / "out", {"weights": torch.zeros(1000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+    write_folder(tmp_path / "out", {"weights": torch.arange(3.0)}, {"config.json": {}})
+    read = safetensors.torch.load_file(tmp_path / "out" / "model.safetensors")
+    assert read["weights"].tolist() == [0.0, 1.0, 2.0]

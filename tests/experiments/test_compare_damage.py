@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,7 @@ def test_the_name_of_a_row_leads_to_a_run_in_the_same_folder_and_nowhere_else(
         assert find_run(tmp_path / "the one") == tmp_path / leads_to
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there are no named pipes in folders")
 def test_a_cell_whose_number_was_changed_is_measured_again(corpus: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"models": ["bag", "xz"], "prove": False, "out": tmp_path}
     first = octavo.compare(corpus, **options, progress=Progress(io.StringIO()))
@@ -168,3 +170,31 @@ def test_a_cell_whose_number_was_changed_is_measured_again(corpus: Path, tmp_pat
         again = octavo.compare(corpus, **options, progress=Progress(said))
         assert again["bag"].bits_per_byte == first["bag"].bits_per_byte
         assert said.getvalue().splitlines()[0] == f"finished in {tmp_path} already: xz"
+    costs = tmp_path / "byte_costs" / "bag.npy"
+    whole = costs.read_bytes()
+    costs.write_bytes(whole[:-1] + b"?")
+    octavo.compare(corpus, **options, progress=Progress(io.StringIO()))
+    assert costs.read_bytes() == whole
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match=r"bag.json must be a file, which it is not; delete it"):
+        octavo.compare(corpus, **options, progress=Progress(io.StringIO()))
+
+
+def test_a_candidate_that_was_killed_while_it_was_deleted_or_measured_ends_as_if_it_had_not_been(
+    corpus: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"models": ["bag"], "prove": False, "out": tmp_path}
+    first = octavo.compare(corpus, **options, progress=Progress(io.StringIO()))
+    metrics = (tmp_path / "bag" / "metrics.jsonl").read_text(encoding="utf-8").count("\n")
+    (tmp_path / "cells" / "bag.json").unlink()  # killed when everything was measured, and before that was stored
+    octavo.compare(corpus, **options, progress=Progress(io.StringIO()))
+    assert (tmp_path / "bag" / "metrics.jsonl").read_text(encoding="utf-8").count("\n") == metrics
+    (tmp_path / "cells" / "bag.json").unlink()
+    (tmp_path / "bag" / "config.json").unlink()  # killed while the folder was deleted
+    (tmp_path / "bag" / ".model.safetensors.abcd1234.part").write_bytes(b"half")
+    again = octavo.compare(corpus, **options, progress=Progress(io.StringIO()))
+    assert again["bag"].bits_per_byte == first["bag"].bits_per_byte
+    assert sorted(path.name for path in (tmp_path / "bag").iterdir()) == [
+        "config.json", "metrics.jsonl", "model.safetensors", "report.html", "samples.txt", "tokenizer.json",
+    ]  # fmt: skip

@@ -17,6 +17,7 @@ import torch
 from html_pages import HOSTILE, Page
 from octavo.cli.domains import domains
 from octavo.cli.flags import run_command
+from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
 from octavo.experiments.domains import run as domains_run
 from octavo.experiments.domains.page import domains_page
@@ -188,6 +189,17 @@ def test_what_is_impossible_is_infinite_and_null_in_json() -> None:
     assert '"bits_per_byte": null' in record
     assert found.costliest == ()
     assert all(math.isnan(share) for share in gap(reading("the"), found).values())
+
+
+@pytest.mark.parametrize(
+    "change", [{"bits": "many"}, {"tokens": None}, {"groups": [{}]}, {"costliest": [{"word": "a"}]}, {"steps": [1]}]
+)
+def test_a_damaged_reading_is_refused(change: dict[str, Any]) -> None:
+    found = reading("the rat é a dog")
+    record = plain_json(found)
+    assert Reading.of(record) == found
+    with pytest.raises((UserError, TypeError, ValueError)):
+        Reading.of(record | change)
 
 
 def test_marks_for_removed_words_are_counted_and_scored() -> None:

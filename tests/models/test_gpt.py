@@ -167,7 +167,7 @@ def test_presets_are_settings_of_one_model() -> None:
         ({"layers": 0}, "layers must be at least 1"),
         ({"feed_forward": "swish"}, "feed_forward must be one of gelu, gelu-exact, relu2, gated: feed_forward='swish'"),
         ({"feed_forward_width": -1}, "feed_forward_width must be at least 0"),
-        ({"norm_eps": 0.0}, "norm_eps above 0"),
+        ({"norm_eps": 0.0}, "norm_eps must be above 0"),
         ({"positions": "sinusoidal", "width": 7, "heads": 1}, "sinusoidal positions are pairs"),
     ],
 )

@@ -130,7 +130,7 @@ def test_every_weight_gets_the_gradient_of_the_steps(cell: str, score: str) -> N
         ({"width": 0}, "width must be at least 1"),
         ({"dropout": 1.5}, "dropout must be at least 0 and below 1"),
         ({"score": "cosine"}, "score must be one of dot, scaled, additive"),
-        ({"memory": -1}, "memory must not be negative: memory=-1"),
+        ({"memory": -1}, "memory must be at least 0: memory=-1"),
         ({"init": "ones"}, "init must be one of"),
     ],
 )

@@ -445,7 +445,7 @@ def test_a_recurrent_translator_costs_what_its_formulas_say(
         (lambda: Seq2Seq(Seq2SeqConfig(**TINY), V, V + 1), "one vocabulary"),
         (lambda: Seq2SeqConfig(width=10, heads=4), "heads must divide width"),
         (lambda: Seq2SeqConfig(layers=0), "layers must be at least 1"),
-        (lambda: Seq2SeqConfig(decoder_layers=-1), "must not be negative"),
+        (lambda: Seq2SeqConfig(decoder_layers=-1), "decoder_layers must be at least 0"),
         (lambda: RecurrentSeq2SeqConfig(score="cosine"), "score must be one of"),  # type: ignore[arg-type]
         (lambda: built("transformer").given([3, V]), f"below {V}"),
         (lambda: built("transformer").given([[3], []]), "a token at least"),

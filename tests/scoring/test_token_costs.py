@@ -112,7 +112,7 @@ def test_a_cost_that_is_no_cost_is_refused_for_every_model(logp: float) -> None:
         bits_of(model, text(50).numpy())
 
 
-def test_an_impossible_token_costs_without_end_and_rounding_costs_nothing() -> None:
+def test_an_impossible_token_costs_infinitely_many_bits_and_rounding_costs_nothing() -> None:
     model = Wrong(VOCAB)
     model.logp = -math.inf
     assert np.isposinf(bits_of(model, text(50).numpy())).all()

@@ -112,7 +112,7 @@ def test_scores_of_every_task() -> None:
 
 
 def test_a_forged_record_costs_no_time_and_no_memory(tmp_path: Path) -> None:
-    forged = {"model": "gpt", "vocab": 300, "config": {"layers": 10**9, "width": 4, "heads": 2, "context": 10**9}}
+    forged = {"model": "gpt", "vocab": 300, "config": {"layers": 10**9, "width": 4, "heads": 2, "context": 1 << 24}}
     assert operations_of(forged) is None
     assert operations_of({**forged, "config": {**forged["config"], "layers": 2}})  # type: ignore[dict-item]
     (tmp_path / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
@@ -404,6 +404,17 @@ def test_a_mistake_in_training_is_reported_and_a_lock_whose_process_is_gone_is_n
     reply = TestClient(make_app(place), base_url="http://localhost").get("/api/training").json()
     assert (reply["state"], reply["exit_code"], reply["has_curve"]) == ("ended", 2, False)
     assert reply["status"] == "failed; the end of its log says why"
+
+
+def test_a_training_that_was_killed_is_reported_as_killed(place: Studio) -> None:
+    asked = place.training.start_process("mine", ["studio", str(place.root), "--no-browser", "--port", "0"], 5)
+    assert asked.process is not None
+    asked.process.kill()
+    until(lambda: asked.state == "ended")
+    reply = TestClient(make_app(place), base_url="http://localhost").get("/api/training").json()
+    assert (reply["state"], reply["exit_code"]) == ("ended", -signal.SIGKILL)
+    assert reply["status"].startswith("killed by signal 9 (SIGKILL), by the system for lack of memory if nobody did it")
+    assert str(place.root.parent) not in json.dumps(reply)
 
 
 def test_a_studio_that_ends_starts_nothing(place: Studio) -> None:

@@ -21,7 +21,7 @@ from octavo.io.run_folder import read_record
 from octavo.studio import ModelCache, Studio, make_app
 from octavo.studio.server import worker_pool
 from octavo.studio.server.scheduler import Scheduler
-from octavo.studio.server.worker_pool import needs_process, why_ended
+from octavo.studio.server.worker_pool import WorkerProcess, needs_process, why_ended
 from studio_place import TEXT, ask_and_leave, make_runs
 
 SLOW_PATTERN = r"a*a*a*\d"  # over thousands of letters a it takes days
@@ -199,3 +199,13 @@ def test_the_workers_end_with_the_studio(runs: Path) -> None:
     while any(map(alive, workers)) and time.monotonic() < until:
         time.sleep(0.02)
     assert not any(map(alive, workers))
+
+
+def test_a_worker_ends_when_the_studio_is_gone_even_while_it_computes(studio: Studio) -> None:
+    assert studio.pool is not None
+    worker = WorkerProcess(studio.pool.settings)
+    worker.send({"path": "/read", "asked": {"asked": {"run": "slow", "text": "a" * 4000}}, "seconds": 600})
+    time.sleep(0.5)
+    worker.pipe.close()  # as the system does when the studio is killed
+    worker.process.join(20)
+    assert worker.process.exitcode == 0

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +25,7 @@ from octavo.experiments.cell import FINISHED, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
 from octavo.io.files import write_text
-from octavo.io.json_text import parse_json
+from octavo.io.json_text import parse_json, read_json_file
 from octavo.io.lock import locked
 from octavo.io.partial_files import delete_folder, is_part, sweep_all
 from octavo.io.run_folder import COMPARISON, CONFIG
@@ -88,9 +88,13 @@ class Store:
             outcome = Outcome.of(record)
             check(outcome)
             files = [self.folder / str(name) for name in outcome.value.get("files", ())]
-        except (UserError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            hashes = dict(outcome.value.get("hashes", {}))  # of files that are too large to be in the record
+            is_whole = all(file.is_file() for file in files) and all(
+                file_digest(self.folder / str(name)) == sha256 for name, sha256 in hashes.items()
+            )
+        except (UserError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             return None
-        return outcome if all(file.is_file() for file in files) else None
+        return outcome if is_whole else None
 
     def start(self, cell: Cell) -> None:
         """Note that a cell is being executed; a run that was trained in another way is removed first."""
@@ -110,9 +114,12 @@ class Store:
 
     def _read(self, key: str) -> dict[str, Any]:
         """The record of a cell; a damaged one counts as none."""
+        path = self._path(key)
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path} must be a file, which it is not; delete it, or choose another --out")
         try:
-            record = parse_json(self._path(key).read_bytes())
-        except (OSError, ValueError):
+            record = read_json_file(path, "delete it")
+        except UserError:
             return {}
         return record if isinstance(record, dict) else {}
 
@@ -121,6 +128,12 @@ def digest_of(record: Mapping[str, Any]) -> str:
     """A hash of a cell's record, which stands in it: what was changed by somebody else is measured again."""
     rest = {key: value for key, value in record.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """The hash of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_numbers(value: Any) -> None:
@@ -140,6 +153,9 @@ def locked_folder(folder: Path) -> Iterator[None]:
     """Within it, no other command works in an experiment's folder; what killed ones left there goes."""
     with locked(folder, "runs an experiment"):
         sweep_all(folder)
+        for file in folder.glob(".*.lock"):  # of a run: taken and given back, it goes
+            with suppress(UserError), locked(folder / file.name[1:].removesuffix(".lock")):
+                pass
         yield
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from octavo.errors import UserError
+from octavo.io.progress import VERBOSE
 from octavo.io.run_folder import TENSORS, TOKENIZER
 
 HASHES = "sha256"  # in config.json, and in the header of a file of tensors
@@ -92,6 +94,10 @@ def verified(path: Path, record: Mapping[str, Any]) -> Iterator[None]:
 
     Hashing goes on in a thread of its own meanwhile. What is wrong with the files themselves is said by their readers.
     """
+    if HASHES not in record and VERBOSE.get():
+        print(
+            f"note: {path} was saved without hashes, by an earlier version: its files are not verified", file=sys.stderr
+        )
     with ThreadPoolExecutor(1) as beside:
         checking = beside.submit(check_hashes, path, record)
         yield

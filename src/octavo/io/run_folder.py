@@ -159,11 +159,14 @@ def read_record(path: str | Path) -> dict[str, Any]:
     record = current_record(record)
     if wrong := wrong_kind(record, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
+    if (record.get("result", {}).get("bits_per_byte") or 0) < 0:
+        bits = record["result"]["bits_per_byte"]
+        raise UserError(f"{path / CONFIG} is damaged: no model needs {bits:g} bits per byte; train the run again")
     return record
 
 
 def _refuse_pipes(path: Path) -> None:
-    """Refuse a folder with something in it that is read without end: a pipe that nobody writes to, or a device."""
+    """Refuse a folder that holds what never ends when it is read: a pipe that nobody writes to, or a device."""
     for folder in (path, path / STATE):
         if not folder.is_dir():
             continue

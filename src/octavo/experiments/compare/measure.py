@@ -25,6 +25,7 @@ from octavo.experiments.cell import Cell, Json, describe_part, open_texts, train
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.intervals import block_bits, block_interval
 from octavo.experiments.compare.rows import CompareRow
+from octavo.experiments.runner import file_digest
 from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
 from octavo.models import parameter_count
@@ -69,7 +70,7 @@ def measure_candidate(cell: Cell, folder: Path) -> Json:
         _complete(cell, parts or cell.settings | text, run, path, held_out, sample, metrics)
     flops = training_flops(run, metrics, train)
     row = replace(row, flops=flops, memory=peak.bytes, bytes=_size_on_disk(path))
-    return _value(row, score, bits_K, run, stages) | {"files": cell.run_files}
+    return _value(row, score, bits_K, run, stages, folder) | {"files": cell.run_files}
 
 
 def measure_pretrained(cell: Cell, folder: Path) -> Json:
@@ -89,7 +90,7 @@ def measure_pretrained(cell: Cell, folder: Path) -> Json:
         write_text(folder / cell.key / SAMPLES, sample)
         write_text(folder / cell.key / REPORT, render_run_page(None, run, shown, (), path))
     title = f"pretrained: {run.summary().split(', on ')[0]}" + (f", {score.label}" if score.label else "")
-    return _value(replace(row, title=title, bytes=_size_on_disk(path)), score, bits_K, run, stages)
+    return _value(replace(row, title=title, bytes=_size_on_disk(path)), score, bits_K, run, stages, folder)
 
 
 def load_pretrained(name: str) -> tuple[Path, Run]:
@@ -126,9 +127,13 @@ def _measure(
     return row, score, block_bits(bits_N), sample
 
 
-def _value(row: CompareRow, score: Score, bits_K: list[float], run: Run, stages: Stages) -> Json:
+def _value(
+    row: CompareRow, score: Score, bits_K: list[float], run: Run, stages: Stages, folder: Path
+) -> Json:  # fmt: skip
     """What is stored of a run: its row, what a mixture's parts are chosen by, and what its archive must come to."""
+    assert row.byte_costs is not None
     return {
+        "hashes": {row.byte_costs: file_digest(folder / row.byte_costs)},
         "row": plain_json(row), "bits": plain_json(score.bits), "tokens": score.tokens, "stages": dict(stages),
         "block_bits": plain_json(bits_K),
         "validation_bits_per_byte": run.record.get("training", {}).get("held_out_bits_per_byte"),

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from octavo.experiments.compare.advice import DOMINATED
 from octavo.experiments.compare.compressors import COMPRESSED
@@ -43,7 +44,19 @@ def write_page(comparison: Comparison, held_out: bytes) -> None:
 def read_byte_costs(comparison: Comparison) -> ByteCosts:
     """The bits that each byte cost, for the models whose file is there; mapped, so that a long text costs nothing."""
     files = {row.model: comparison.file(row.byte_costs) for row in comparison if not row.error}
-    return {model: np.load(path, mmap_mode="r") for model, path in files.items() if path}
+    size = comparison.corpus.get("scored", {}).get("bytes")
+    found = {model: _mapped(path, size) for model, path in files.items() if path}
+    return {model: bits_N for model, bits_N in found.items() if bits_N is not None}
+
+
+def _mapped(path: Path, size: int | None) -> NDArray[np.float16] | None:
+    """The numbers of a file, so many where that is known; None where it is damaged."""
+    try:
+        bits_N: NDArray[np.float16] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return None
+    is_whole = bits_N.ndim == 1 and bits_N.dtype == np.float16 and size in (None, bits_N.size)
+    return bits_N if is_whole else None
 
 
 def read_samples(comparison: Comparison) -> dict[str, str]:

@@ -14,7 +14,7 @@ from octavo.errors import UserError
 from octavo.experiments.runner import check_numbers
 from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size, thousands
-from octavo.io.json_text import parse_json
+from octavo.io.json_text import read_json_file
 from octavo.io.run_folder import COMPARISON, NUMBER, PART_OF_TEXT, wrong_kind
 
 RESULT = COMPARISON
@@ -243,7 +243,7 @@ def read_comparison(folder: str | Path) -> Comparison:
     """The comparison that a folder holds."""
     path = Path(folder) / RESULT
     try:
-        record = parse_json(path.read_bytes())
+        record = read_json_file(path, "run it again")
         if record["format"] != FORMAT:
             raise ValueError(f"it is of format {record['format']!r}, this octavo reads {FORMAT}")
         return Comparison.of(record, Path(folder))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from octavo.config import from_json
@@ -24,6 +24,7 @@ class StoredRun:
     tokenizer: str
     summary: str
     files: tuple[str, ...] = ()
+    hashes: dict = field(default_factory=dict)  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)

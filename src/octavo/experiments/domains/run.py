@@ -202,6 +202,8 @@ def _result(outcome: Outcome, folder: Path) -> ModelResult:
     cell, value, about = outcome.cell, outcome.value, outcome.cell.options
     home, away = (Reading.of(record) for record in value["readings"])
     run = str(folder / cell.key) if cell.is_trained_here else cell.model
+    if not isinstance(value["name"], str) or not isinstance(value["title"], str):
+        raise UserError(f"name and title must be words: {value['name']!r}, {value['title']!r}")
     return ModelResult(value["name"], value["title"], about["family"], home, away, about["overlap"], run)
 
 

@@ -25,14 +25,14 @@ OWN_TOLERANCE = 1e-6  # alpha is stored with 24 bits: 6e-8 of a sum of one, and 
 ARPA_ROUNDING = 0.5e-4 * math.log(10)  # of a number in a file, as a share of it: four digits behind the point
 CONTEXTS = 1 << 20  # summed at once
 NODES = 1 << 16  # whose probabilities are computed at once
-MOST_NEGATIVE = 1 << 20  # nodes below zero that are looked up; of more, as many from all over the tables
+MOST_NEGATIVE = 1 << 20  # nodes below zero that are checked; of more, as many from all over the tables
 NEGATIVE = ("arpa", "stupid")  # whose alphas may lie below zero: the shorter context gives more
 
 
 def check_probabilities(model: NGram) -> None:
     """Refuse tables that are no probabilities: look-ups and scores trust them."""
     check_sums(model)
-    if bool((model.alpha_M < 0).any()):
+    if float(model.alpha_M.min()) < 0:
         _check_negative(model)
 
 

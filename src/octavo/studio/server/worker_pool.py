@@ -64,7 +64,8 @@ class WorkerProcess:
     def __init__(self, settings: WorkerSettings) -> None:
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context: Any = multiprocessing.get_context(method)
-        context.set_forkserver_preload([WORKER_MODULE])
+        if method == "forkserver":
+            context.set_forkserver_preload([WORKER_MODULE])
         from octavo.studio.server.worker import serve_requests  # which imports everything
 
         self.pipe, theirs = context.Pipe()
