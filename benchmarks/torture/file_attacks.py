@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from torture.campaign import Attack, Outcome, Result, temporary_parent
-from torture.file_trials import REHASH, Trial, Verdict, run_trial
+from torture.file_trials import REHASH, Trial, run_trial
 from torture.mutations import draw
 from torture.readers import CLASSES, Case
 from torture.seeds import DONE
+from torture.verdicts import Verdict
 
 KEPT = os.environ.get("TORTURE_SEEDS", "")  # a folder in which the corpus stays for other campaigns
 SEEDS = Path(KEPT) if KEPT else temporary_parent() / f"torture-seeds-{os.getpid()}"  # made once, for all classes

@@ -17,8 +17,10 @@ import safetensors.torch
 import torch
 
 import octavo
+from octavo.cli import main
 from octavo.errors import UserError
 from octavo.io.run_folder import BOARD, CONFIG, OURS, REPORT, SAMPLES, STATE, TENSORS, TOKENIZER, check_out, find_runs
+from octavo.io.tensors import write_tensors
 from octavo.scoring import range_coder as coder
 from octavo.tasks.run import Run, load
 
@@ -68,6 +70,50 @@ def test_the_object_that_was_trained_and_the_one_loaded_agree(runs: Path, tmp_pa
     assert octavo.evaluate(trained, runs / "text.txt").bits == octavo.evaluate(loaded, runs / "text.txt").bits
     assert trained.identity == loaded.identity
     assert trained.record["result"] == loaded.record["result"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_flipped_bit_of_the_weights_is_refused(runs: Path, tmp_path: Path, name: str) -> None:
+    run = copied(runs, tmp_path, name)
+    data = bytearray((run / TENSORS).read_bytes())
+    data[-3] ^= 1
+    (run / TENSORS).write_bytes(data)
+    with pytest.raises(UserError, match="damaged"):
+        load(run)
+
+
+def test_files_of_another_run_are_refused(runs: Path, tmp_path: Path) -> None:
+    run = copied(runs, tmp_path, "kn3")
+    shutil.copy(runs / "kn2" / TENSORS, run)
+    with pytest.raises(UserError, match=r"model\.safetensors is not the file that was saved with this run"):
+        load(run)
+
+
+def test_a_run_without_hashes_is_read_and_verbose_says_so(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(runs, tmp_path)
+    record = json.loads((run / CONFIG).read_text())
+    assert record["sha256"].keys() == {"tensors", "tokenizer"}
+    del record["sha256"]
+    (run / CONFIG).write_text(json.dumps(record))
+    assert main(["eval", str(run), str(runs / "text.txt"), "--verbose"]) == 0
+    assert "was saved without hashes" in capsys.readouterr().err
+
+
+def test_tables_that_are_no_probabilities_give_no_score_where_their_hash_is_right(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(runs, tmp_path)
+    tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load_file(run / TENSORS).items()}
+    digest = write_tensors(tensors | {"alpha_M": 50 * tensors["alpha_M"]}, run / TENSORS)
+    record = json.loads((run / CONFIG).read_text())
+    record["sha256"]["tensors"] = digest
+    (run / CONFIG).write_text(json.dumps(record))
+    assert main(["eval", str(run), str(runs / "text.txt")]) == 2
+    said = capsys.readouterr()
+    assert "must have probabilities that sum to 1" in said.err
+    assert not said.out
 
 
 def test_an_archive_opens_with_a_copy_of_the_run_and_with_no_other(runs: Path, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
 
 
 def _refuse_pipes(path: Path) -> None:
-    """Refuse a folder with something in it that is read without end: a pipe that nobody writes to, or a device."""
+    """Refuse a folder that holds what never ends when it is read: a pipe that nobody writes to, or a device."""
     for folder in (path, path / STATE):
         if not folder.is_dir():
             continue

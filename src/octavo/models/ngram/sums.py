@@ -32,7 +32,7 @@ NEGATIVE = ("arpa", "stupid")  # whose alphas may lie below zero: the shorter co
 def check_probabilities(model: NGram) -> None:
     """Refuse tables that are no probabilities: look-ups and scores trust them."""
     check_sums(model)
-    if bool((model.alpha_M < 0).any()):
+    if float(model.alpha_M.min()) < 0:
         _check_negative(model)
 
 
