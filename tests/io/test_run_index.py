@@ -16,7 +16,7 @@ import pytest
 
 from octavo.io import run_index
 from octavo.io.run_folder import CONFIG, STATE, TENSORS, find_runs
-from octavo.io.run_index import RunIndex
+from octavo.io.run_index import RunIndex, Version
 
 LONG_AGO = 1_600_000_000
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
@@ -151,7 +151,7 @@ def test_what_changed_just_now_is_looked_at_again(root: Path) -> None:
 def test_a_folder_whose_times_never_change_is_listed_again_after_a_while(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    same = (1, 1, LONG_AGO, LONG_AGO, 1)
+    same = Version(1, 1, LONG_AGO, LONG_AGO, 1)
     monkeypatch.setattr(run_index, "version_of", lambda path: same if os.path.exists(path) else None)
     index = RunIndex(root)
     index.runs()

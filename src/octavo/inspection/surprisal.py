@@ -6,7 +6,6 @@ N tokens of a text, T those of a piece, K candidates, V vocabulary.
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -20,13 +19,14 @@ from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.models import NGram
-from octavo.scoring.token_costs import checked_bits, window_tokens
+from octavo.scoring.token_costs import checked_bits, token_bits, window_tokens
 from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
 
 CANDIDATES = 3
 PIECE = 256  # tokens read at once: their distributions take memory
-MAX_PROBABILITIES = 1 << 20  # of an n-gram model, made at once: few tokens make calls cost more than look-ups
+MAX_PROBABILITIES = 1 << 20  # of an n-gram model, by one look-up: few tokens make calls cost more than look-ups
+CACHED_PROBABILITIES, MIN_DISTRIBUTIONS = 1 << 17, 16  # of these, made at once
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ def read(
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
             if counts:
                 everything_1T = torch.ones_like(x_1T, dtype=torch.bool)
-                logits_TV, *looked_up, state = _count_lookup(cast(NGram, model), state, before_1T, x_1T, everything_1T)
+                looked_up, state = _count_lookup(cast(NGram, model), state, before_1T, x_1T, everything_1T, count)
+                found.append(looked_up)
             else:
                 logits_1TV, state = model.absorb(state, before_1T)
-                logits_TV, looked_up = logits_1TV[0], [none, none]
-            found.append((*_summarise(logits_TV, x_1T[0], count), *looked_up))
+                found.append((*_summarise(logits_1TV[0], x_1T[0], count), none, none))
     *columns, context_N, scored_N = map(torch.cat, zip(*found, strict=True))
     extra = (context_N.long(), scored_N) if counts and len(x_N) else (None, None)
     return Reading(x_1N[0].cpu(), *columns, *extra)
@@ -97,11 +97,11 @@ def read_batch(model: LanguageModel[Any], texts: Sequence[Sequence[int]], candid
         x_T[: len(x_N)] = torch.tensor(x_N, dtype=torch.long)
     is_text_BT = torch.arange(x_BT.shape[1], device=device) < torch.tensor(lengths, device=device)[:, None]
     with eval_mode(model), single_thread():
-        logits_RV, *looked_up, _ = _count_lookup(
-            cast(NGram, model), model.start(len(texts)), model.prepend_begin(x_BT)[:, :-1], x_BT, is_text_BT
-        )
-        x_R = x_BT[is_text_BT]
-        columns = (x_R.cpu(), *_summarise(logits_RV, x_R, min(candidates, model.vocab)), *looked_up)
+        before_BT, state = model.prepend_begin(x_BT)[:, :-1], model.start(len(texts))
+        looked_up, _ = _count_lookup(
+            cast(NGram, model), state, before_BT, x_BT, is_text_BT, min(candidates, model.vocab)
+        )  # fmt: skip
+    columns = (x_BT[is_text_BT].cpu(), *looked_up)
     return [Reading(*parts) for parts in zip(*(column.split(lengths) for column in columns), strict=True)]
 
 
@@ -112,26 +112,39 @@ def _nothing(count: int) -> tuple[Tensor, ...]:
 
 
 def _count_lookup(
-    model: NGram, state: Tensor, before_BT: Tensor, x_BT: Tensor, is_text_BT: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of the tokens that are text, row by row: logits_RV, how much context the longest n-gram has, and log p as it is
-    scored; and the state. One look-up gives them all."""
+    model: NGram, state: Tensor, before_BT: Tensor, x_BT: Tensor, is_text_BT: Tensor, count: int
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Of the tokens that are text, row by row: their summary, how much context the longest n-gram has, and log p as it
+    is scored; and the state. One look-up gives them all; distributions are made few at a time, so that they stay in the
+    processor's cache."""
     begun = model.predict(state, before_BT[:, 0])[1]
     contexts, nodes = model.matches(begun, x_BT)
     scored_BT = model.probability(x_BT, zip(contexts, nodes, strict=True)).log()
     context_BTK, node_RK = torch.stack(contexts, -1), torch.stack(nodes, -1)[is_text_BT]
-    p_RV = torch.cat([model.distribution(some_RK) for some_RK in context_BTK[is_text_BT].split(PIECE)])
+    rows = min(PIECE, max(MIN_DISTRIBUTIONS, CACHED_PROBABILITIES // model.vocab))
+    pieces = zip(context_BTK[is_text_BT].split(rows), x_BT[is_text_BT].split(rows), strict=True)
+    found = [_summarise_probabilities(model.distribution(some_RK), x_R, count) for some_RK, x_R in pieces]
     context_R = (node_RK != model.none).sum(-1) - 1
-    return p_RV.log_(), context_R.cpu(), scored_BT[is_text_BT].cpu(), context_BTK[:, -1]
+    columns = (*map(torch.cat, zip(*found, strict=True)), context_R.cpu(), scored_BT[is_text_BT].cpu())
+    return columns, context_BTK[:, -1]
 
 
 def _summarise(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
     logp_TV = logits_TV.log_softmax(-1)  # in the precision of scoring
     own_T1 = logp_TV.gather(1, x_T[:, None])
-    bits_T = torch.from_numpy(checked_bits((-own_T1[:, 0].double() / math.log(2)).cpu().numpy()))
+    bits_T = torch.from_numpy(checked_bits(token_bits(own_T1[:, 0])))
     best = logp_TV.topk(count)
     rank_T = (logp_TV > own_T1).sum(1) + 1
     return bits_T, rank_T.cpu(), best.indices.cpu(), best.values.double().exp().cpu()
+
+
+def _summarise_probabilities(p_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
+    """The same from what is proportional to probabilities, with a logarithm for each token and not for each of V."""
+    total_T1, own_T1 = p_TV.sum(1, keepdim=True), p_TV.gather(1, x_T[:, None])
+    best = p_TV.topk(count)
+    rank_T = (p_TV > own_T1).sum(1) + 1
+    bits_T = torch.from_numpy(checked_bits(token_bits((own_T1 / total_T1)[:, 0].log())))
+    return bits_T, rank_T.cpu(), best.indices.cpu(), (best.values / total_T1).cpu()
 
 
 def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Surprise]:

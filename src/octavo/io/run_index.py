@@ -18,7 +18,16 @@ from octavo.io.run_folder import CONFIG, OURS, STATE, TENSORS, TOKENIZER
 MODEL_FILES = (CONFIG, TENSORS, TOKENIZER)
 SETTLED_NS = 2_000_000_000  # after a change; before that, a second one may leave the same times (FAT counts in 2 s)
 MAX_AGE_NS = 60_000_000_000  # of a listing: some file systems do not change the times of folders
-Version = tuple[int, ...]  # of a file or folder: device, inode, modified, changed, size
+
+
+class Version(NamedTuple):
+    """What tells a file or folder from an earlier one at its place."""
+
+    device: int
+    inode: int
+    modified_ns: int
+    changed_ns: int
+    bytes: int
 
 
 class Listing(NamedTuple):
@@ -85,6 +94,8 @@ class RunIndex:
     def _is_inside(self, path: Path) -> bool:
         """Whether none of the links that a model is read through leads out of the folder."""
         files = [path, *(path / name for name in MODEL_FILES)]
+        if os.name == "posix" and not any(map(os.path.islink, (path.parent, *files))):
+            return True  # as most are
         try:
             return all(file.resolve().is_relative_to(self.root) for file in files)
         except (OSError, RuntimeError):  # a link leads to itself
@@ -156,17 +167,17 @@ class RunIndex:
 
 
 def version_of(path: str | Path) -> Version | None:
-    """What tells a file or folder from an earlier one at its place; None where there is none."""
+    """The version of a file or folder; None where there is none."""
     try:
         stat = os.stat(path)
     except (OSError, ValueError):
         return None
-    return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size
+    return Version(stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
 
 
 def is_settled(version: Version, now: int) -> bool:
     """Whether a further change would show: it would not, if it came in the same tick of the file system's clock."""
-    return now - max(version[2], version[3]) > SETTLED_NS
+    return now - max(version.modified_ns, version.changed_ns) > SETTLED_NS
 
 
 def links_out(path: Path, root: Path) -> list[str]:

@@ -7,6 +7,7 @@ or a link says.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import Any, TypeVar
 from octavo.errors import UserError
 from octavo.io.files import size
 from octavo.io.progress import listening
-from octavo.io.run_folder import read_record
-from octavo.io.run_index import MODEL_FILES, RunIndex, links_out
+from octavo.io.run_folder import CONFIG, read_record
+from octavo.io.run_index import MODEL_FILES, RunIndex, Version, is_settled, links_out, version_of
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 from octavo.tasks.api import load
 from octavo.tasks.encoder import NAMED
@@ -25,6 +26,7 @@ from octavo.tasks.trained_run import TrainedRun
 
 MAX_MODELS = 4  # in memory
 MAX_MODEL_BYTES = 4 << 30  # of their files, together
+MAX_RECORDS, MAX_CACHED_RECORD_BYTES = 64, 1 << 16  # in memory, each
 R = TypeVar("R", bound=TrainedRun)
 
 
@@ -36,7 +38,7 @@ class NotFound(UserError):
 class CacheEntry:
     """A model that is loading, that is in memory, or that failed to load."""
 
-    version: tuple[int, ...]  # modification times of its files
+    version: tuple[Version, ...]  # of its files
     bytes: int
     read: float = 0  # of those bytes
     total: float = 0
@@ -56,6 +58,7 @@ class ModelCache:
         self.max_models, self.max_bytes, self.device = max_models, max_bytes, pick_device(device)
         self._lock = threading.Lock()
         self._models: OrderedDict[str, CacheEntry] = OrderedDict()  # least recently used first
+        self._records: dict[str, tuple[Version, dict[str, Any]]] = {}
 
     def names(self) -> list[str]:
         """The names of all runs in the folder."""
@@ -68,8 +71,20 @@ class ModelCache:
         return path
 
     def record(self, name: str) -> dict[str, Any]:
-        """The record of a run: its config.json."""
-        return read_record(self.path(name))
+        """The record of a run: its config.json, read again when it has changed. It is shared: change nothing in it."""
+        path = self.path(name)
+        version, now = version_of(path / CONFIG), time.time_ns()
+        with self._lock:
+            known = self._records.get(name)
+        if known is not None and known[0] == version:
+            return known[1]
+        record = read_record(path)
+        if version is not None and is_settled(version, now) and version.bytes <= MAX_CACHED_RECORD_BYTES:
+            with self._lock:
+                self._records[name] = version, record
+                if len(self._records) > MAX_RECORDS:
+                    del self._records[next(iter(self._records))]
+        return record
 
     # ------------------------------------------------------------------ models
 
@@ -90,8 +105,9 @@ class ModelCache:
 
     def _claim(self, name: str, path: Path) -> tuple[CacheEntry, bool]:
         """The model's entry, and whether the caller must load it."""
-        stats = [(path / file).stat() for file in MODEL_FILES if (path / file).exists()]
-        version, file_bytes = tuple(stat.st_mtime_ns for stat in stats), sum(stat.st_size for stat in stats)
+        versions = [version_of(path / file) for file in MODEL_FILES]
+        version = tuple(one for one in versions if one is not None)
+        file_bytes = sum(one.bytes for one in version)
         if file_bytes > self.max_bytes:
             raise UserError(
                 f"{name} takes {size(file_bytes)}, and the studio keeps at most {size(self.max_bytes)} in memory; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 import socket
 import sys
@@ -39,6 +40,8 @@ def serve(
     address = studio_url(host, listening.getsockname()[1], token)
     print(f"octavo studio shows {root} at {address}", flush=True)
     print("stop it with Ctrl-C", file=sys.stderr)
+    gc.collect()
+    gc.freeze()  # what was imported stays: looking through it for garbage would stop every request for a while
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
     try:
