@@ -69,6 +69,7 @@ def main() -> int:
     if options.list:
         for attack in ATTACKS.values():
             print(f"{attack.name:18} {attack.title}" + (f"; {why}" if (why := attack.unavailable()) else ""))
+        remove_library()
         return 0
     import_octavo()
     try:
