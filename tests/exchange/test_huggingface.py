@@ -22,7 +22,7 @@ from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.exchange import is_foreign, read_foreign
-from octavo.exchange.huggingface_export import write_huggingface
+from octavo.exchange.huggingface_export import write_folder, write_huggingface
 from octavo.models import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.tasks.run import Run, load
@@ -642,3 +642,20 @@ def test_the_format_is_the_one_the_model_has(tmp_path: Path, capsys: pytest.Capt
     assert "--format hf" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "kn"), "--format", "hf"]) == 2
     assert "a model of kind ngram cannot be written as a Hugging Face folder" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits on file sizes are a Unix matter")
+def test_a_disk_that_takes_no_more_of_the_weights_is_an_error_of_the_system_and_leaves_nothing(tmp_path: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_folder(tmp_path / "out", {"weights": torch.zeros(1000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+    write_folder(tmp_path / "out", {"weights": torch.arange(3.0)}, {"config.json": {}})
+    read = safetensors.torch.load_file(tmp_path / "out" / "model.safetensors")
+    assert read["weights"].tolist() == [0.0, 1.0, 2.0]

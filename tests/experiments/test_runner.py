@@ -32,6 +32,7 @@ from octavo.experiments.progress import LiveProgress, Progress, time_left
 from octavo.experiments.runner import Runner, Store, failures, locked_folder
 from octavo.experiments.scale import ScalePlan, ScalePoint
 from octavo.experiments.table import Column, columns_of, keys_of, table_text, to_csv
+from octavo.io.lock import locked
 from octavo.io.progress import show_left
 from octavo.text import open_corpus
 
@@ -247,6 +248,18 @@ def test_a_second_command_in_the_same_folder_is_refused_while_the_first_is_at_wo
         with locked_folder(out), pytest.raises(UserError, match=said):
             contextvars.Context().run(verb)  # as somebody else, who does not hold the lock
         assert not out.exists()
+
+
+def test_locks_and_parts_of_killed_trainings_are_swept_and_those_of_living_ones_are_not(tmp_path: Path) -> None:
+    (tmp_path / ".gru.lock").write_text("{}")
+    (tmp_path / ".gru.abcd1234.part").mkdir()
+
+    def sweep() -> None:
+        with locked_folder(tmp_path):
+            assert [path.name for path in tmp_path.iterdir()] == [".gpt.lock"]
+
+    with locked(tmp_path / "gpt"):
+        contextvars.Context().run(sweep)  # as somebody else
 
 
 def test_a_folder_whose_first_save_was_killed_is_its_own(tmp_path: Path) -> None:

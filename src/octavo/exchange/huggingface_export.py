@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors.torch
 import tokenizers
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from octavo.exchange.formats import CONFIG
 from octavo.exchange.huggingface_import import GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG
 from octavo.exchange.imported import ADDED
 from octavo.io.files import whole_folder
+from octavo.io.tensors import write_tensors
 from octavo.models import name_of, spec_of
 from octavo.models.parts.config import GPTConfig
 from octavo.text.tokenizers.base import Tokenizer
@@ -66,11 +66,10 @@ def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: s
 def write_folder(folder: Path, tensors: Mapping[str, Tensor], files: Mapping[str, Mapping[str, Any]]) -> None:
     """The tensors and the JSON files, in place of a folder that octavo wrote before; config.json says who wrote it."""
     with whole_folder(folder) as work:
-        safetensors.torch.save_file(dict(tensors), work / TENSORS, {"format": "pt"})
+        write_tensors(tensors, work / TENSORS, {"format": "pt"})
         for name, values in files.items():
             marked = {**values, MARK: f"octavo {__version__}"} if name == CONFIG else values
             (work / name).write_text(json.dumps(marked, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
 
 
 def context_note(config: GPTConfig, program: str) -> list[str]:

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -153,6 +153,9 @@ def locked_folder(folder: Path) -> Iterator[None]:
     """Within it, no other command works in an experiment's folder; what killed ones left there goes."""
     with locked(folder, "runs an experiment"):
         sweep_all(folder)
+        for file in folder.glob(".*.lock"):  # of a run: taken and given back, it goes
+            with suppress(UserError), locked(folder / file.name[1:].removesuffix(".lock")):
+                pass
         yield
 
 
