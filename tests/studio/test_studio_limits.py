@@ -257,7 +257,7 @@ def test_a_turn_that_lasts_too_long_is_no_longer_exclusive() -> None:
         pass
 
 
-# ---------------------------------------------------------------------- what a client is told
+# ---------------------------------------------------------------------- what a client reads of an error
 
 
 class Panic(BaseException):

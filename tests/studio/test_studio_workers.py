@@ -187,6 +187,20 @@ def test_a_worker_that_left_because_it_was_idle_is_replaced_unnoticed(runs: Path
     studio.close()
 
 
+def test_whoever_opens_the_page_starts_a_worker_and_does_not_wait_for_it(runs: Path) -> None:
+    studio = Studio(ModelCache(runs, device="cpu"))
+    asks = TestClient(make_app(studio), base_url="http://localhost")
+    assert asks.get("/api/classifier", params={"run": "kn"}).status_code == 400
+    for _ in range(3):
+        assert asks.get("/api/classifier", params={"run": "moods"}).status_code == 200
+    assert studio.pool is not None
+    until = time.monotonic() + 60
+    while not studio.pool.process_ids() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(studio.pool.process_ids()) == 1
+    studio.close()
+
+
 def test_the_workers_end_with_the_studio(runs: Path) -> None:
     studio = Studio(ModelCache(runs, device="cpu"))
     asks = TestClient(make_app(studio), base_url="http://localhost")

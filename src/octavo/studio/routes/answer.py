@@ -82,11 +82,11 @@ def router(studio: Studio) -> APIRouter:
 
 def about(_: Ticket, studio: Studio, run: Annotated[str, Query(max_length=400)]) -> dict[str, str | Measured | None]:
     """A run that answers questions, what stands before and after a name in them, and how well it does."""
-    studio.warm_up()  # whoever opens the page will ask
     record = studio.models.record(run)
     frame = value_at(record, "facts.frame")
     if not isinstance(frame, list) or len(frame) != 2 or is_unfinished(record):
         raise UserError(f"{run} was not trained to answer questions; choose one that was")
+    studio.warm_up()  # whoever opens the page will ask
     try:
         measured = Measured.model_validate(record.get("result"))
     except ValidationError:  # the record is foreign

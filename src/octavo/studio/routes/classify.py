@@ -74,10 +74,10 @@ def router(studio: Studio) -> APIRouter:
 
 def about(_: Ticket, studio: Studio, run: Annotated[str, Query(max_length=400)]) -> dict[str, Any]:
     """A classifier, the temperature that its logits are divided by, and its scores on held-out examples."""
-    studio.warm_up()  # whoever opens the page will classify
     record = studio.models.record(run)
     if record.get("task") != Classifier.task:
         raise UserError(f"{run} does not classify texts; choose a classifier")
+    studio.warm_up()  # whoever opens the page will classify
     classes, temperature = record.get("classes"), record.get("temperature")
     try:
         measured = Measured.model_validate(record.get("result")).model_dump(by_alias=True)

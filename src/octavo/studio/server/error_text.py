@@ -1,7 +1,7 @@
-"""What a client is told of an error: one line and a status, without absolute paths or internals.
+"""The words of an error for a client: one line and a status, without absolute paths or internals.
 
-A user's mistake is told in its own words. Anything else is logged on the server under a short id, and the client is
-told the id: the words of a library may hold paths, values of others, or nothing that helps.
+A user's mistake has its own words. Anything else is logged on the server under a short id, and the client gets
+the id: the words of a library may hold paths, values of others, or nothing that helps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ErrorAnswer(NamedTuple):
 
 
 def error_answer(error: BaseException, root: Path) -> ErrorAnswer:
-    """What a client is told of an exception; `root` is the folder that names in the answer are relative to."""
+    """The answer where an exception was raised; `root` is the folder that its names are relative to."""
     if isinstance(error, WorkFailed) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, WorkerFailed):

@@ -152,13 +152,17 @@ class WorkerPool:
     def _take(self, run: str) -> WorkerProcess:
         """An idle worker, one that has the run in memory if possible, or a new one."""
         with self._lock:
-            if self._closed:
-                raise UserError("the studio is shutting down; start it again")
             self._idle.sort(key=lambda one: one.last_run == run)
-            worker = self._idle.pop() if self._idle else WorkerProcess(self.settings)
+            worker = self._idle.pop() if self._idle else None
+        worker = worker or WorkerProcess(self.settings)  # not under the lock: the first one takes seconds to start
+        with self._lock:
             self._all.add(worker)
-            worker.last_run = run
-            return worker
+            closed = self._closed
+        if closed:
+            self._give_back(worker, False)
+            raise UserError("the studio is shutting down; start it again")
+        worker.last_run = run
+        return worker
 
     def _give_back(self, worker: WorkerProcess, usable: bool) -> None:
         worker.served += 1
@@ -186,7 +190,7 @@ class WorkerPool:
 
 
 def why_ended(exit_code: int | None) -> WorkerFailed:
-    """What a client is told where its worker ended before it answered."""
+    """The error for a client whose worker ended before it answered."""
     number = -exit_code if exit_code is not None and exit_code < 0 else 0
     name = signal.Signals(number).name if number in set(signal.Signals) else f"exit code {exit_code}"
     memory = ", which the system does where memory runs out" if name == "SIGKILL" else ""
