@@ -88,7 +88,7 @@ def _run_here(words: Sequence[str], folder: Path, number: int, counted: int) -> 
 
 @dataclass(frozen=True)
 class Case:
-    """A command that is killed, at a place where a run stands or none does, and the commands that go on with it."""
+    """A command that is killed, at a place where a run stands or none does, and the commands that resume it."""
 
     name: str
     data: Path

@@ -60,7 +60,10 @@ class Result:
 
 
 class Attack:
-    """A class of trials. Subclasses are stateless: all they share between processes are the files in `place`."""
+    """A class of trials. Subclasses are stateless: all they share between processes are the files in `place`.
+
+    `place.parent` is shared with the other attacks of a campaign.
+    """
 
     name: str
     title: str
@@ -182,6 +185,15 @@ class Campaign:
     def run(self, show: Any) -> None:
         """Run all attacks; `show(tally, seconds_left)` is called as counts change."""
         self.tallies = [Tally(attack) for attack in self.attacks]
+        root = Path(tempfile.mkdtemp(prefix="torture-", dir=temporary_parent()))
+        try:
+            self._run_all(root, show)
+        except KeyboardInterrupt:
+            self.stopped = True
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _run_all(self, root: Path, show: Any) -> None:
         for number, tally in enumerate(self.tallies):
             tally.problem = tally.attack.unavailable()
             if tally.problem:
@@ -189,16 +201,13 @@ class Campaign:
                 continue
             left = self.started + self.seconds - time.monotonic()
             shares = [each.attack.share for each in self.tallies[number:] if not each.problem]
-            try:
-                self._run_attack(tally, max(1.0, left * tally.attack.share / sum(shares)), show)
-            except KeyboardInterrupt:
-                self.stopped = True
-                return
+            place = root / tally.attack.name
+            place.mkdir()
+            self._run_attack(tally, place, max(1.0, left * tally.attack.share / sum(shares)), show)
 
-    def _run_attack(self, tally: Tally, seconds: float, show: Any) -> None:
+    def _run_attack(self, tally: Tally, place: Path, seconds: float, show: Any) -> None:
         attack, begun = tally.attack, time.monotonic()
         until, keep = begun + seconds, self.out / "findings"
-        place = Path(tempfile.mkdtemp(prefix=f"torture-{attack.name}-", dir=temporary_parent()))
         try:
             with Pool(max(1, self.jobs // attack.cores), attack, place) as pool:
                 for point, results in pool.run("setup", iter(attack.setup_points()), float("inf")):

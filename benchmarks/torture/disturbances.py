@@ -30,6 +30,7 @@ CODES = {signal.SIGKILL: (-9,), signal.SIGTERM: (143, -15), signal.SIGINT: (130,
 HOUR, YEAR = 3600, 365 * 86400
 CLONE_NEWNS, MS_REC, MS_PRIVATE, MS_REMOUNT, MNT_DETACH = 0x20000, 1 << 14, 1 << 18, 32, 2
 PAGE = 4096
+ROUNDS = 4
 NEGATIVE = re.compile(r"(?<![\w.-])-\d+(\.\d+)? ?(s|ms|min|h|seconds|tokens per second)\b")
 SIX_STEPS = "--budget 6steps"
 TIMED = {
@@ -48,11 +49,14 @@ class SampledAttack(Attack):
         return [scenario for scenario in SCENARIOS.values() if scenario.group in self.groups]
 
     def points(self, place: Path, rng: random.Random) -> Iterator[Any]:
-        """Four points of one scenario after the other, in an order of their own each time."""
+        """Some points of a few scenarios, then of the next few: those that are worked on at once are prepared once."""
+        few = os.cpu_count() or 1
         while True:
-            for scenario in rng.sample(self.scenarios(), len(self.scenarios())):
-                for _ in range(4):
-                    yield {"scenario": scenario.name, **self.draw(rng)}
+            order = rng.sample(self.scenarios(), len(self.scenarios()))
+            for first in range(0, len(order), few):
+                for _ in range(ROUNDS):
+                    for scenario in order[first : first + few]:
+                        yield {"scenario": scenario.name, **self.draw(rng)}
 
     def draw(self, rng: random.Random) -> dict[str, Any]:
         raise NotImplementedError
@@ -134,7 +138,7 @@ class SmallDisk(SampledAttack):
 
     def run(self, place: Path, point: Any, work: Path) -> Iterator[Result]:
         trial = self.trial(place, point, work)
-        used, later = (_pages(place / trial.prepared.folder.parent.name / name) for name in ("before", "one"))
+        used, later = (_pages(trial.prepared.folder.parent / name) for name in ("before", "one"))
         room = used + PAGE * max(1, int((later - used) // PAGE * 2 * point["room"]))
         enter_mount_namespace()
         mount(trial.folder, room)

@@ -218,6 +218,8 @@ def _check_files(
     if left := sorted(name for name in new if name.startswith("private/") and "torchinductor" not in name):
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left in the temporary or home folder: {left[0]}")
     keeps_cells = trial.line.split()[0] in ("compare", "scale", "domains")  # what is measured stays when it stops
+    keeps_cells |= (out / "run" / "state" / "training.safetensors").is_file()  # so does what is trained
+    keeps_cells |= " && " in trial.line and (out / "run").is_dir()  # or imported, before it is found to be of no use
     if code != 0 and not keeps_cells and (left := [name for name in new if name.startswith("written/")]):
         return Verdict(Outcome.LEFTOVER, f"{trial.line.split()[0]}: left after a refusal: {sorted(left)[0]}")
     if left := [name for name in new if re.search(r"\.part\b|\.tmp\b|\.before\b", name)]:

@@ -15,10 +15,21 @@ from typing import Any
 from torture.campaign import Attack, Outcome, Result
 from torture.faults import Fault, has_library, read_changes, read_counter
 from torture.processes import Circumstances, Ended, call, run
-from torture.scenarios import SCENARIOS, Scenario, copy, made_once, make_base, must_succeed, work_folder, write_texts
+from torture.scenarios import (
+    SCENARIOS,
+    Scenario,
+    copy,
+    made_once,
+    make_base,
+    must_succeed,
+    shared_folder,
+    work_folder,
+    write_texts,
+)
 from torture.trees import differences, fingerprint, is_leftover, merge, tree
 
 TRIALS_AT_FIRST = 6  # of a scenario, before the next one is prepared
+MOST_TRIES = 40  # for a scenario that is not prepared yet, or cannot be
 REMEDIES = 3  # commands that may be needed to come back
 TEMPORARY = re.compile(r"\.[\w.-]+\.[a-z0-9_]{8}\.part")
 FINISHED = ("is finished", "is a finished run", "exists and is not replaced")  # the kill came after the end of the work
@@ -47,7 +58,7 @@ class Prepared:
 
 def prepare(place: Path, scenario: Scenario) -> Prepared:
     """Make what the scenario starts from, and run its command twice without a disturbance; once for all processes."""
-    name = scenario.name.replace("/", "-")
+    name, place = scenario.name.replace("/", "-"), shared_folder(place)
     with made_once(place, name) as folder:
         if folder is not None:
             _make_template(place, scenario, folder / "before")
@@ -95,25 +106,24 @@ class KillAttack(Attack):
 
     def points(self, place: Path, rng: random.Random) -> Iterator[Any]:
         """Some points of one scenario, of the next one too, and so on until each has had all of its own."""
-        order, seed = rng.sample(self.scenarios, len(self.scenarios)), rng.randrange(1 << 30)
-        used = dict.fromkeys((scenario.name for scenario in order), 0)
-        active: list[Scenario] = []
-        while order or active:
-            if order:
-                active.append(order.pop(0))
-            for scenario in list(active):
-                for _ in range(TRIALS_AT_FIRST):
-                    if 0 <= self._count(place, scenario) <= used[scenario.name]:
-                        active.remove(scenario)
-                        break
-                    yield {"scenario": scenario.name, "seed": seed, "index": used[scenario.name]}
-                    used[scenario.name] += 1
-
-    def _count(self, place: Path, scenario: Scenario) -> int:
-        """The number of its points; -1 while nobody has prepared it."""
-        if not (place / f"{scenario.name.replace('/', '-')}.done").exists():
-            return -1
-        return len(self.faults(prepare(place, scenario)))
+        waiting, seed = rng.sample(self.scenarios, len(self.scenarios)), rng.randrange(1 << 30)
+        used, counts = dict[str, int](), dict[str, int]()
+        since = 0  # trials since the last scenario was begun
+        while True:
+            for name in used:
+                if counts.get(name, -1) < 0:
+                    counts[name] = count_points(self, place, SCENARIOS[name])
+            ready = [name for name, count in counts.items() if used[name] < count]
+            if waiting and (since >= TRIALS_AT_FIRST or not ready):
+                name, since = waiting.pop().name, 0
+            elif ready:
+                name, since = min(ready, key=lambda name: used[name] / counts[name]), since + 1
+            elif pending := [name for name, count in counts.items() if count < 0 and used[name] < MOST_TRIES]:
+                name = min(pending, key=lambda name: used[name])
+            else:
+                return
+            yield {"scenario": name, "seed": seed, "index": used.get(name, 0)}
+            used[name] = used.get(name, 0) + 1
 
     def faults(self, prepared: Prepared) -> list[Fault]:
         return [Fault(number, how) for number, how in prepared.points]
@@ -135,6 +145,13 @@ class KillAttack(Attack):
     def right_codes(self, scenario: Scenario) -> Sequence[int] | None:
         """The exit codes that the disturbed command may have; None: any."""
         return None
+
+
+def count_points(attack: KillAttack, place: Path, scenario: Scenario) -> int:
+    """How many points a scenario has; -1 while nobody has prepared it."""
+    if not (shared_folder(place) / f"{scenario.name.replace('/', '-')}.done").exists():
+        return -1
+    return len(attack.faults(prepare(place, scenario)))
 
 
 class Trial:

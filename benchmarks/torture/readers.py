@@ -191,7 +191,7 @@ COURSES = [
     Case("files/times.csv", ("exercises gradebook {s}/files/course.toml {s}/files/class --out {o}/g.csv --times {x}",)),
 ]
 CLASSES = {
-    "read-runs": ("run folders of every task: settings, tokenizers, weights, curves, checkpoints", 5.0, RUNS),
+    "read-runs": ("run folders of every task: settings, tokenizers, weights, curves, checkpoints", 4.0, RUNS),
     "read-archives": ("archives of compress", 0.5, ARCHIVES),
     "read-models": ("models of other programs: ARPA, GGUF, Hugging Face", 2.0, MODELS),
     "read-data": (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torture import disturbances, file_attacks, kills, network_attacks
+from torture import disturbances, downloads, file_attacks, kills, network_attacks
 from torture.campaign import Attack
 
-PARTS = (kills.ATTACKS, disturbances.ATTACKS, file_attacks.ATTACKS, network_attacks.ATTACKS)
+PARTS = (kills.ATTACKS, downloads.ATTACKS, disturbances.ATTACKS, file_attacks.ATTACKS, network_attacks.ATTACKS)
 ATTACKS: dict[str, Attack] = {attack.name: attack for part in PARTS for attack in part}
 
 

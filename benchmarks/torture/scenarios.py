@@ -158,6 +158,13 @@ def write_texts(folder: Path) -> None:
         )
 
 
+def shared_folder(place: Path) -> Path:
+    """Where scenarios are prepared, for all attacks of a campaign."""
+    folder = place.parent / "prepared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @contextmanager
 def made_once(place: Path, name: str) -> Iterator[Path | None]:
     """A folder that the first process to come makes; the others wait, and get None."""

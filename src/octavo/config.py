@@ -49,8 +49,10 @@ class Range:
 Width = typing.Annotated[int, Range(1, 1 << 16)]
 Layers = typing.Annotated[int, Range(1, 1 << 12)]
 Heads = typing.Annotated[int, Range(1, 1 << 12)]
+Context = typing.Annotated[int, Range(1, 1 << 20)]
+"""Tokens that a model attends to: caches are made of this length, so a file shall not ask for more."""
 Length = typing.Annotated[int, Range(1, 1 << 24)]
-"""Tokens of a context, rows of a batch, entries of a vocabulary."""
+"""Tokens of a window, rows of a batch, entries of a vocabulary."""
 LengthOrZero = typing.Annotated[int, Range(0, 1 << 24)]
 Count = typing.Annotated[int, Range(1, (1 << 31) - 1)]
 """Of steps, epochs, occurrences."""

@@ -442,3 +442,15 @@ def test_damaged_input_is_a_value_error(how: str) -> None:
     for damaged in (whole[how], b"nothing of the kind"):
         with pytest.raises(ValueError, match=r"Error: |File: |ended before"):
             convert(how, [damaged])
+
+
+def test_what_a_killed_download_left_is_swept_also_where_its_files_are_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, "tiny", Source("tiny", "", "text", "", (File("a.txt", len(TEXT), sha256(TEXT)),)))
+    cache = place / "cache" / "octavo"
+    for folder in ("tiny", ".octavo.abcd1234.part"):
+        (cache / folder).mkdir(parents=True)
+        (cache / folder / "a.txt").write_bytes(TEXT)
+    sources.get_files("tiny")
+    assert [path.name for path in cache.iterdir()] == ["tiny"]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from octavo.datasets.catalogue import DEFAULT, MODEL_SOURCES, SOURCES, File, Package, Source
 from octavo.errors import UserError
+from octavo.io.partial_files import sweep_temporary
 
 __all__ = [
     "DEFAULT", "MODEL_SOURCES", "SOURCES", "File", "Package", "Source", "cache_folder", "fetch_model", "find",
@@ -51,6 +52,8 @@ def get_files(name: str, again: bool = False) -> dict[str, Path]:
         download(source, folder)
     else:
         _check_standing(source, folder)
+        if folder.parent == cache_folder():  # a download that was killed when its files were there left its work folder
+            sweep_temporary(folder.parent)
     return {file.name: folder / file.name for file in source.files}
 
 

@@ -61,11 +61,16 @@ def folder_part(target: Path) -> Iterator[Path]:
             os.close(handle)
 
 
+def sweep_temporary(beside: Path) -> None:
+    """Delete the temporary folders that killed processes left."""
+    sweep(beside / WORK)
+
+
 class TemporaryFolder:
     """A hidden folder that is deleted with its object, or, of a killed process, when the next one is made there."""
 
     def __init__(self, beside: Path) -> None:
-        sweep(beside / WORK)
+        sweep_temporary(beside)
         with _making(beside):
             self._folder = tempfile.TemporaryDirectory(dir=beside, prefix=f".{WORK}.", suffix=PART)
             handle = system.open_folder(self.path)

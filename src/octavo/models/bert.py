@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.config import Heads, Layers, Length, Range, Share, Width, check_ranges
+from octavo.config import Context, Heads, Layers, Range, Share, Width, check_ranges
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Part, Shape, attention_products, linear, output, repeated
 from octavo.models.cost.transformer import feed_forward_part, feed_forward_saved, norms, out_part, qkv_part
@@ -47,7 +47,7 @@ class BertConfig:
     """Number of attention heads, each with its share of the width."""
     feed_forward_width: Annotated[int, Range(0, 1 << 20)] = 0
     """The inner width; 0: four times the width."""
-    context: Length = 128
+    context: Context = 128
     """The longest text, in tokens; training rows are as long."""
     segments: Annotated[int, Range(1, 1 << 16)] = 2
     """Kinds of sentence: the first of a pair, the second."""

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.config import Heads, Layers, Length, Range, Share, Width, check_ranges
+from octavo.config import Context, Heads, Layers, Range, Share, Width, check_ranges
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Part, Shape, attention_products, linear, output, repeated
 from octavo.models.cost.transformer import feed_forward_part, norms
@@ -54,7 +54,7 @@ class Seq2SeqConfig:
     """The inner width; 0: four times the width, or with a gate 8/3 times."""
     positions: Literal["rotary", "learned", "sinusoidal", "none"] = "rotary"
     """Position encoding, of source and target each by itself."""
-    context: Length = 256
+    context: Context = 256
     """The longest source and the longest target, in tokens."""
     norm: Literal["rms", "layer"] = "rms"
     """The norm before each part."""

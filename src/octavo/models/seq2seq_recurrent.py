@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.config import Layers, Length, Share, Width, check_ranges
+from octavo.config import Context, Layers, Share, Width, check_ranges
 from octavo.core import map_state
 from octavo.models.cost.parts import Cost, Part, Shape, linear, output, repeated
 from octavo.models.encoder_decoder import EncoderDecoder, Memory, Sizes, embeddings_part
@@ -40,7 +40,7 @@ class RecurrentSeq2SeqConfig:
     """Layers of the encoder, each in both directions, and of the decoder."""
     score: Literal["dot", "additive", "none"] = "additive"
     """How what is written is matched with the source: s·(W h), or v·tanh(W s + U h); none: no attention at all."""
-    context: Length = 256
+    context: Context = 256
     """The longest source and the longest target, in tokens."""
     tied: Literal["all", "target", "none"] = "all"
     """One table for sources, targets and output (all needs a shared tokenizer), for the last two, or one for each."""

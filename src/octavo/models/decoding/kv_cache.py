@@ -16,11 +16,13 @@ from torch import Tensor
 
 from octavo.core import MAX_REWIND_TOKENS, Session
 from octavo.errors import UserError
+from octavo.io.limits import check_memory
 from octavo.ops.positions import rotary_angles, sinusoids
 
 if TYPE_CHECKING:
     from octavo.models.gpt import GPT
 
+LARGE_CACHE_BYTES = 1 << 28  # from which on memory is asked for
 MIN_FREE_SLOTS = 64  # behind the keys after they were moved to the front
 
 
@@ -34,6 +36,9 @@ class KVCache:
         self.absolute, self.seen = config.absolute, config.cached
         self.slots = config.context if self.absolute else self.seen + MAX_REWIND_TOKENS + max(self.seen, MIN_FREE_SLOTS)
         batch, like = len(state[0]), model.embedding_VD.detach()
+        size = config.layers * 2 * batch * config.groups * self.slots * config.head_size * like.element_size()
+        if size > LARGE_CACHE_BYTES and like.device.type == "cpu":
+            check_memory(size, f"the KV cache of {self.slots:,} tokens", "use a model with a shorter context")
         # The first of the two are keys, the second values: one copy writes both.
         self.kv_L2BGSK = like.new_zeros(config.layers, 2, batch, config.groups, self.slots, config.head_size)
         # Tokens are needed only where a full context is read again.

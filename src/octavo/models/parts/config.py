@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from octavo.config import Heads, Layers, Length, LengthOrZero, Range, Share, Width, check_ranges
+from octavo.config import Context, Heads, Layers, Length, LengthOrZero, Range, Share, Width, check_ranges
 from octavo.errors import UserError
 from octavo.models.parts.checks import check_choices
 from octavo.ops.attention.kinds import (
@@ -48,7 +48,7 @@ class GPTConfig:
     """Number of attention heads, each with its share of the width."""
     kv_heads: Annotated[int, Range(0, 1 << 12)] = 0
     """Heads of keys and values: fewer than heads is grouped-query attention; 0: as many as heads."""
-    context: Length = 64
+    context: Context = 64
     """Context length: tokens that a token attends to, itself included."""
     stride: LengthOrZero = 0
     """How far a full context moves, its rest being read again; 0: token by token, or where it cannot, by half of it."""
