@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from torture import file_attacks, mutations  # noqa: E402
 from torture.campaign import Campaign, Outcome  # noqa: E402
 from torture.file_attacks import FileAttack  # noqa: E402
-from torture.readers import CLASSES  # noqa: E402
+from torture.readers import CLASSES, COMPARE, DOMAINS  # noqa: E402
 
 # Trials of each class in the sample; commands of the last two take half a second each.
 SAMPLE = {"read-runs": 300, "read-archives": 80, "read-models": 150, "read-data": 150, "read-experiments": 12,
@@ -43,6 +43,10 @@ FOUND: list[tuple[str, str, str, list[Any]]] = [
     ("runs/dan", "config.json", "resume {x} --budget 8steps --json", ["json", ["made_with"], "set", "0"]),
     ("texts/knowledge", "dev.tsv", "train facts {x} --no-pretraining --width 8 --heads 2 --budget 1steps --out {o}/run",
      ["insert", 171, "5b", 100000]),
+    ("files/compare", "cells/bag.json", COMPARE, ["json", ["value"], "set", "-1"]),
+    ("files/compare", "byte_costs/bag.npy", COMPARE, ["line", 932368, "empty"]),
+    ("files/domains", "cells/run2-kn2.json", DOMAINS, ["json", ["value", "name"], "set", "[{}]"]),
+    ("files/domains", "cells/run2-kn2.json", DOMAINS, ["fifo"]),
     ("files/text.parquet", "", "eval {s}/runs/bag {x} --json", ["integer", 198, 2, -1, "little"]),
     ("files/vectors-header.txt", "", "vectors near {x} the --json", ["number", 81613, "9999999999999999999999999"]),
 ]  # fmt: skip

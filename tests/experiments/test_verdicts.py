@@ -124,8 +124,8 @@ def test_the_advice_says_what_the_rows_say() -> None:
 
 
 def test_where_everything_failed_nothing_is_recommended() -> None:
-    assert advice([row("failed", None, error="no")]) == (
-        "No model could be trained and measured, so nothing can be recommended.",
+    assert advice([row("gru", None, error="no")]) == (
+        "No model could be trained and measured, so nothing can be recommended.", "gru failed, so it is not judged.",
     )  # fmt: skip
 
 

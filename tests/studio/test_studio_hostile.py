@@ -368,7 +368,7 @@ def test_a_request_whose_frame_is_broken_or_ambiguous_gets_one_answer_in_json(
 
 def test_a_web_socket_an_event_stream_ranges_and_packed_bodies_are_nothing_special(asks: TestClient) -> None:
     upgrade = {"upgrade": "websocket", "connection": "upgrade", "sec-websocket-key": "a", "accept": "text/event-stream"}
-    assert asks.get("/api/models", headers=upgrade).json() == []
+    assert asks.get("/api/models", headers=upgrade).json() == asks.get("/api/models").json()
     for unit in ("bytes=0-,1-,5-1", "bytes=-99999999999", "lines=1-2", "bytes=9-"):
         answer = asks.get("/web/main.js", headers={"range": unit})
         assert (answer.status_code, answer.content) == (200, asks.get("/web/main.js").content)
