@@ -139,7 +139,7 @@ def test_folders_that_did_not_change_are_not_listed_again(root: Path, monkeypatc
     assert listed == []  # one run is found without looking at the others
 
 
-def test_what_changed_just_now_is_looked_at_again(root: Path) -> None:
+def test_what_changed_just_now_is_checked_again(root: Path) -> None:
     index = RunIndex(root)
     assert [run.version for run in index.runs()] == [None] * 3  # a second change could leave the same times
     config = root / "gru" / CONFIG

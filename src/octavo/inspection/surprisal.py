@@ -70,8 +70,8 @@ def read(
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
             if counts:
                 everything_1T = torch.ones_like(x_1T, dtype=torch.bool)
-                looked_up, state = _count_lookup(cast(NGram, model), state, before_1T, x_1T, everything_1T, count)
-                found.append(looked_up)
+                entries, state = _count_lookup(cast(NGram, model), state, before_1T, x_1T, everything_1T, count)
+                found.append(entries)
             else:
                 logits_1TV, state = model.absorb(state, before_1T)
                 found.append((*_summarise(logits_1TV[0], x_1T[0], count), none, none))
@@ -83,7 +83,7 @@ def read(
 def max_batch_tokens(model: LanguageModel[Any]) -> int:
     """How many tokens of texts `read_batch` reads together, exactly as each is read alone; 0 where it cannot.
 
-    Only what is looked up is the same to the last bit: a matrix product rounds otherwise when it has other rows.
+    Only what a table gives is the same to the last bit: a matrix product rounds otherwise when it has other rows.
     """
     return max(PIECE, MAX_PROBABILITIES // model.vocab) if hasattr(model, "matches") else 0
 
@@ -98,10 +98,10 @@ def read_batch(model: LanguageModel[Any], texts: Sequence[Sequence[int]], candid
     is_text_BT = torch.arange(x_BT.shape[1], device=device) < torch.tensor(lengths, device=device)[:, None]
     with eval_mode(model), single_thread():
         before_BT, state = model.prepend_begin(x_BT)[:, :-1], model.start(len(texts))
-        looked_up, _ = _count_lookup(
+        entries, _ = _count_lookup(
             cast(NGram, model), state, before_BT, x_BT, is_text_BT, min(candidates, model.vocab)
         )  # fmt: skip
-    columns = (x_BT[is_text_BT].cpu(), *looked_up)
+    columns = (x_BT[is_text_BT].cpu(), *entries)
     return [Reading(*parts) for parts in zip(*(column.split(lengths) for column in columns), strict=True)]
 
 
