@@ -46,7 +46,7 @@ class Range:
 
 
 # What settings of these kinds may be: far beyond what anybody trains, and small enough to be computed with.
-Width = typing.Annotated[int, Range(1, 1 << 16)]
+Width = typing.Annotated[int, Range(1, 1 << 18)]
 Layers = typing.Annotated[int, Range(1, 1 << 12)]
 Heads = typing.Annotated[int, Range(1, 1 << 12)]
 Context = typing.Annotated[int, Range(1, 1 << 20)]

@@ -48,7 +48,7 @@ def test_nothing_that_came_before_changes_the_prediction() -> None:
 
 @pytest.mark.parametrize("k", [-1.0, -1e-9, math.nan, math.inf])
 def test_a_k_that_makes_no_distribution_is_refused(k: float) -> None:
-    with pytest.raises(UserError, match=r"k must be a number that is not negative: k=.*; try --k 1"):
+    with pytest.raises(UserError, match=r"k must be at least 0 and at most 1e\+09: k=.*; try --k 1"):
         BagConfig(k=k)
 
 

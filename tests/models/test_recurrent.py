@@ -234,7 +234,7 @@ def test_flops_are_two_for_each_weight_of_a_product() -> None:
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1: dropout=1.0"),
         ({"dropout": -0.1}, "dropout must be at least 0"),
         ({"init": "zeros"}, "init must be one of orthogonal, xavier, he"),
-        ({"forget_bias": math.inf}, "forget_bias must be finite"),
+        ({"forget_bias": math.inf}, "forget_bias must be at least -1000 and at most 1000"),
     ],
 )
 def test_wrong_configs_are_refused(config: dict[str, Any], rule: str) -> None:
