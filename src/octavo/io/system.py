@@ -1,4 +1,4 @@
-"""What operating systems do differently: locks, reading at a place, syncing, swapping names, permissions.
+"""What operating systems do differently: locks, reading at a place, syncing, swapping names, permissions, limits.
 
 Nothing beyond POSIX's common ground is imported at the start of octavo; where the system lacks something, the function
 here does without it, or uses what the system has instead.
@@ -32,7 +32,7 @@ def _optional(module: str) -> Any:
         return None
 
 
-fcntl, msvcrt = _optional("fcntl"), _optional("msvcrt")
+fcntl, msvcrt, resource = map(_optional, ("fcntl", "msvcrt", "resource"))
 
 
 def lock(handle: int, shared: bool = False) -> None:
@@ -137,3 +137,13 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def allow_open_files(count: int) -> None:
+    """Let this process have so many files and connections open, as far as the system lets it: macOS begins with 256."""
+    if resource is not None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            with suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
