@@ -97,7 +97,7 @@ def with_force(function: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def new_path(path: str, force: bool) -> Iterator[None]:
     """What stands there is replaced only by `force`, and by one command at a time; a pipe can have several."""
-    has_folder = os.path.isdir(os.path.dirname(os.path.abspath(path)))  # which is not made only to lock something in it
+    has_folder = os.path.isdir(os.path.dirname(os.path.abspath(path)))  # none is made only to lock something in it
     with locked(path if has_folder else None, "writes"):
         check_new(path, force)
         yield
