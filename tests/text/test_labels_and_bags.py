@@ -76,7 +76,7 @@ def test_a_field_that_is_too_long_is_reported_with_the_row_before_it(
     with pytest.raises(UserError, match="not CSV, after row 2: field larger than"):
         read_labelled(tmp_path / "a.csv")
     monkeypatch.undo()
-    (tmp_path / "b.csv").write_text("text,label\none,x\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("text,label\none,x\ntwo,y\n", encoding="utf-8")
     read_labelled(tmp_path / "b.csv")  # which gives the whole process its usual limit again
 
 
