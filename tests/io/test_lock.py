@@ -140,3 +140,9 @@ def test_nothing_is_left_behind_where_nothing_came_of_it(tmp_path: Path) -> None
 def test_without_a_folder_there_is_nothing_to_lock() -> None:
     with locked(None), locked(None):
         pass
+
+
+def test_a_pipe_has_no_lock(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with locked(pipe), locked("/dev/null"):
+        assert os.listdir(tmp_path) == ["pipe"]

@@ -17,7 +17,9 @@ from starlette.testclient import TestClient
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
 from octavo.studio import ModelCache, Studio, make_app
+from octavo.studio.server import connection as connections
 from octavo.studio.server import request_guard as guards
+from octavo.studio.server import scheduler as schedules
 from octavo.studio.server.error_text import error_answer, public_command, public_line
 from octavo.studio.server.scheduler import ClientDisconnected, FairLock, RequestTimeout, Scheduler, Ticket, WorkFailed
 from octavo.studio.server.training_process import ending_in_words
@@ -154,6 +156,36 @@ def test_open_requests_of_one_client_are_limited_whatever_they_ask_for(
     for path in ("/", "/web/main.js", "/api/runs", "/api/openapi.json", "/nothing"):
         answer = asks.get(path)
         assert (answer.status_code, "open; try again" in answer.json()["error"]) == (503, True)
+
+
+def test_a_class_that_hands_in_its_answers_does_not_keep_readers_waiting(runs: Path) -> None:
+    """One process grades; those who wait for it wait outside of the threads that read."""
+    studio = make_studio(runs, threads=1)
+    app = make_app(studio)
+
+    async def scene() -> tuple[int, Any]:
+        scheduler, began, readers = studio.scheduler, threading.Event(), [Reader() for _ in range(20)]
+        grading = [asyncio.ensure_future(scheduler.run(one, hold, began, place="exercise")) for one in readers]
+        await asyncio.to_thread(began.wait, 10)
+        read = await asyncio.wait_for(scheduler.run(Reader(), lambda _: 7), 10)
+        asked, left = b'{"answers": ""}', asyncio.Event()
+        graded = asyncio.ensure_future(ask_and_leave(app, "/api/grade", asked, left))
+        done, _ = await asyncio.wait({graded}, timeout=0.5)
+        assert not done, "it waits for those before it"
+        for one in readers:
+            one.left.set()
+        await asyncio.gather(*grading, return_exceptions=True)
+        return read, (await asyncio.wait_for(graded, 30))["status"]
+
+    assert asyncio.run(scene()) == (7, 200)
+
+
+def test_fifty_browsers_behind_one_address_are_below_every_limit() -> None:
+    requests = 50 * 6  # connections of a browser to one host
+    assert requests <= min(
+        connections.MAX_CLIENT_CONNECTIONS, guards.MAX_CLIENT_OPEN_REQUESTS, schedules.MAX_CLIENT_REQUESTS
+    )
+    assert requests < min(connections.MAX_CONNECTIONS, guards.MAX_OPEN_REQUESTS, schedules.MAX_REQUESTS)
 
 
 def test_clients_are_served_in_rotation() -> None:

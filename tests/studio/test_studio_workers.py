@@ -201,6 +201,37 @@ def test_whoever_opens_the_page_starts_a_worker_and_does_not_wait_for_it(runs: P
     studio.close()
 
 
+def test_a_page_that_is_opened_after_an_idle_hour_starts_another_worker(runs: Path) -> None:
+    studio = Studio(ModelCache(runs, device="cpu"))
+    pool = studio.pool
+    assert pool is not None
+    pool.settings = pool.settings._replace(idle_seconds=0.05)
+    seen = set[int]()
+    for _ in range(2):
+        until = time.monotonic() + 60
+        while not (found := set(pool.process_ids()) - seen) and time.monotonic() < until:
+            studio.warm_up()
+            time.sleep(0.02)
+        assert len(found) == 1
+        while any(map(alive, found)) and time.monotonic() < until:
+            time.sleep(0.02)
+        seen |= found
+    studio.close()
+
+
+def test_where_no_process_can_be_started_the_client_is_told_to_try_again(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_process(_: Any) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(worker_pool, "WorkerProcess", no_process)
+    asks = TestClient(make_app(Studio(ModelCache(runs, device="cpu"))), base_url="http://localhost")
+    answer = asks.post("/api/classify", json=MOODS)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert "no process could be started to compute this: Resource temporarily unavailable" in answer.json()["error"]
+
+
 def test_the_workers_end_with_the_studio(runs: Path) -> None:
     studio = Studio(ModelCache(runs, device="cpu"))
     asks = TestClient(make_app(studio), base_url="http://localhost")

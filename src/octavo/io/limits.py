@@ -54,7 +54,7 @@ class ReadLimits:
         if size > self.unpacked:
             raise self._refusal(f"the text unpacks to more than {self.unpacked:,} bytes", self.unpacked)
         disk = shutil.disk_usage(place := tempfile.gettempdir())
-        if disk.free < min(MIN_FREE_BYTES, int(disk.total * MIN_FREE_SHARE)):
+        if disk.free < min(MIN_FREE_BYTES, int(disk.total * MIN_FREE_SHARE), size):  # of a full disk, half of the rest
             raise UserError(
                 f"unpacking the text, {size:,} bytes so far, leaves only {disk.free:,} bytes of {place} free; "
                 "set TMPDIR to a place with more room"

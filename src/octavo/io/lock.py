@@ -35,9 +35,10 @@ def lock_file(path: str | Path) -> Path:
 def locked(path: str | Path | None, doing: str = "trains") -> Iterator[None]:
     """Hold the lock of a folder or a file; refused, with the process that has it, where another one does.
 
-    What is held already may be locked again within. None: there is nothing to lock.
+    What is held already may be locked again within. None, or a pipe, which can have several writers: nothing is locked.
     """
-    if path is None or int(os.environ.get("RANK", "0")):  # of several processes that train together, the first holds it
+    is_led = bool(int(os.environ.get("RANK", "0")))  # of several processes that train together, the first holds it
+    if path is None or is_led or system.is_device(path):
         yield
         return
     file = lock_file(path)

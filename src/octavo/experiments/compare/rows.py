@@ -231,7 +231,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         best = f"{self.best.model} is best, {self.best.shown_bits} bits per byte" if self.best else "none has a result"
-        return f"<octavo comparison of {len(self)} models on {self.corpus.get('name', 'a text')}: {best}>"
+        failed = f"; without a result: {', '.join(row.model for row in self.failed)}" if self.failed else ""
+        return f"<octavo comparison of {len(self)} models on {self.corpus.get('name', 'a text')}: {best}{failed}>"
 
     def _repr_html_(self) -> str:
         from octavo.experiments.compare.page import comparison_html  # which needs these rows

@@ -52,10 +52,10 @@ def router(studio: Studio) -> APIRouter:
     routes, book = ComputedRoutes(studio, "exercises"), Book()
     routes.compute("/exercises", book.exercises, method="GET")
     routes.compute("/exercises/{name}", book.exercise, method="GET")
-    routes.compute("/exercises/{name}/figure", book.figure, method="GET")
-    routes.compute("/exercises/{name}/check", book.check)
+    routes.compute("/exercises/{name}/figure", book.figure, method="GET", place="exercise")
+    routes.compute("/exercises/{name}/check", book.check, place="exercise")
     routes.compute("/template", book.template, method="GET")
-    routes.compute("/grade", book.grade)
+    routes.compute("/grade", book.grade, place="exercise")
     routes.compute("/playground", book.playground, method="GET")
     routes.compute("/playground/{name}", book.play)
     return routes

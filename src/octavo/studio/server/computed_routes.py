@@ -18,7 +18,7 @@ from octavo.studio.server.app import RunRequest, StandardJson, Studio, encode_js
 from octavo.studio.server.scheduler import ClientDisconnected, Ticket
 from octavo.studio.server.worker_pool import ITEM, REFUSED, WorkerFailed, needs_process
 
-Place = Literal["thread", "by run", "process"]  # by run: in a process where the run needs it
+Place = Literal["thread", "by run", "process", "exercise"]  # by run: in a process where the run needs it
 Asked = Mapping[str, Any]  # the parameters of a request by name
 
 
@@ -59,9 +59,12 @@ class ComputedRoutes(APIRouter):
         A dataclass or a model that it says it returns is the schema of the response. place: where it is computed.
         """
         computed = self._describe(path, function, args)
+        first_place = "exercise" if place == "exercise" else "thread"
 
         async def endpoint(request: Request, **asked: Any) -> Response:
-            response = await self._studio.scheduler.run(request, self._in_thread, computed, place, asked)
+            response = await self._studio.scheduler.run(
+                request, self._in_thread, computed, place, asked, place=first_place
+            )
             if response is None:
                 response = await self._studio.scheduler.run(request, self._in_process, computed, asked, place="process")
             return response
@@ -111,7 +114,7 @@ class ComputedRoutes(APIRouter):
             yield encode_json(item)
 
     def _is_for_process(self, _: Ticket, place: Place, asked: Asked) -> bool:
-        if self._studio.pool is None or place == "thread":
+        if self._studio.pool is None or place in ("thread", "exercise"):
             return False
         models = self._studio.models
         folders = {run: models.path(run) for run in runs_in(asked)}  # here, so that no process starts for a wrong name

@@ -144,8 +144,10 @@ class ModelCache:
             entry.error = error
         except KeyError as error:
             entry.error = UserError(f"{name} was trained to {error}, which this octavo does not know; update octavo")
-        except Exception as error:  # whatever it was, those who wait must not wait for ever
-            entry.error = UserError(f"{name} could not be read: {type(error).__name__}: {error}")
+        except MemoryError:
+            entry.error = UserError(f"{name} takes more memory than there is; close other programs, or choose another")
+        except BaseException as error:  # whatever it was, a library's panic too, those who wait must not wait for ever
+            entry.error = UserError(f"{name} could not be read: {type(error).__name__}: {error}; train it again")
         finally:
             if entry.error is not None:  # so that the next request tries again
                 with self._lock:

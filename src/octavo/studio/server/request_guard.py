@@ -3,7 +3,6 @@
 Every request passes here, whatever its address: none is larger, takes longer or comes in greater number than the limits
 below allow, and an error is one line of JSON, whatever was raised.
 
-
 By default the studio listens on this machine alone. A foreign page that is open in the same browser must still not
 control it: neither through a host name that was made to resolve here (so the Host is checked) nor by sending a form (so
 the Origin is checked). Where the studio listens to other machines, it requires a token as well.
@@ -31,9 +30,9 @@ COOKIE = "octavo_token"
 MAX_BODY_BYTES = 4 << 20  # of one request
 MAX_BODY_SECONDS = 20  # for a request's body to arrive
 MAX_PENDING_BYTES = 64 << 20  # of all bodies that are still arriving
-MAX_ANSWER_SECONDS = 120  # for everything after the body: computing, which has a shorter limit, and sending
+MAX_ANSWER_SECONDS = 150  # for all after the body: waiting for a thread, then for a process, 60 s each, and sending
 MAX_OPEN_REQUESTS = 512  # that arrive, wait, are computed or are sent
-MAX_CLIENT_OPEN_REQUESTS = 256  # of one address
+MAX_CLIENT_OPEN_REQUESTS = 320  # of one address: more than it may have connections
 IGNORED_HEADERS = (b"range", b"if-range")  # files are sent whole: they are small
 HANG_UP_AFTER = (400, 408, 413, 505)  # the rest of the request may still come, or be taken for another one
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -103,8 +102,11 @@ class RequestGuard:
     def _counted(self, scope: Scope) -> Iterator[None]:
         """Count a request among the open ones, or refuse it."""
         client = str(scope["client"][0]) if scope.get("client") else ""
-        if self._open_requests.total() >= MAX_OPEN_REQUESTS or self._open_requests[client] >= MAX_CLIENT_OPEN_REQUESTS:
-            raise Refused(503, f"{self._open_requests[client]} requests from here are open; try again in a moment")
+        whose = {"": (self._open_requests.total(), MAX_OPEN_REQUESTS),
+                 " from your address": (self._open_requests[client], MAX_CLIENT_OPEN_REQUESTS)}  # fmt: skip
+        for where, (count, most) in whose.items():
+            if count >= most:
+                raise Refused(503, f"{count} requests{where} are open; try again in a moment")
         self._open_requests[client] += 1  # only ever changed on the event loop's thread
         try:
             yield

@@ -26,8 +26,9 @@ R = TypeVar("R")
 
 MAX_THREADS = 8  # requests computed concurrently, taking turns
 MAX_PROCESSES = 2  # in which requests are computed that cannot be interrupted
-MAX_REQUESTS = 256  # computing or waiting, before others are refused
-MAX_CLIENT_REQUESTS = 128  # of one client
+MAX_EXERCISES = 2  # checked or graded: one process does each of the two, and who waits for it should hold no thread
+MAX_REQUESTS = 384  # computing or waiting, before others are refused
+MAX_CLIENT_REQUESTS = 300  # of one address, which may be that of a class: 50 browsers with 6 connections each
 MAX_REQUEST_SECONDS = 60.0
 MAX_TURN_SECONDS = 1.0  # of exclusive use of the machine
 STOP_SECONDS = 1.0  # in which cancelled work should end; its place is given to the next one then
@@ -169,8 +170,9 @@ class Scheduler:
     ) -> None:  # fmt: skip
         self.lock, self.seconds, self.late_threads = FairLock(), seconds, 0
         self._max_requests, self._clients = max_requests, Counter[str]()
-        self._places = {"thread": FairQueue(threads), "process": FairQueue(processes)}
-        self._pool = ThreadPoolExecutor(threads + processes + MAX_LATE_THREADS, thread_name_prefix="studio")
+        places = {"thread": threads, "process": processes, "exercise": MAX_EXERCISES}
+        self._places = {place: FairQueue(count) for place, count in places.items()}
+        self._pool = ThreadPoolExecutor(sum(places.values()) + MAX_LATE_THREADS, thread_name_prefix="studio")
 
     @property
     def admitted_requests(self) -> int:
@@ -216,8 +218,10 @@ class Scheduler:
         """A ticket, once there is a place, and what is done when the client disconnects; the ticket is cancelled
         then."""
         client, ticket = client_of(request), Ticket(self.lock, self.seconds)
-        if self.admitted_requests >= self._max_requests or self._clients[client] >= MAX_CLIENT_REQUESTS:
+        if self.admitted_requests >= self._max_requests:
             raise Busy(f"{self.admitted_requests} requests are waiting, which is the limit; try again in a moment")
+        if (own := self._clients[client]) >= MAX_CLIENT_REQUESTS:
+            raise Busy(f"{own} requests from your address are waiting, which is its limit; try again in a moment")
         self._clients[client] += 1  # only ever changed on the event loop's thread
         left = asyncio.ensure_future(_cancel_on_disconnect(request, ticket))
         try:
@@ -277,7 +281,7 @@ async def _within_time(work: Awaitable[Any], ticket: Ticket, left: asyncio.Futur
     seconds = max(0.0, ticket.seconds_left) + STOP_SECONDS
     try:
         await asyncio.wait({task, left}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:  # only the server's shutdown does this
+    except asyncio.CancelledError:  # the server shuts down; or the reader of a stream has left, who reads no error
         task.cancel()
         raise Busy("the studio is shutting down; start it again") from None
     if task.done():

@@ -16,8 +16,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from octavo.errors import UserError
+from octavo.io.system import allow_open_files
 from octavo.studio.server.app import Studio, make_app
-from octavo.studio.server.connection import MAX_HEADER_SECONDS, Connection
+from octavo.studio.server.connection import MAX_CONNECTIONS, MAX_HEADER_SECONDS, Connection
 from octavo.studio.server.model_cache import MAX_MODEL_BYTES, MAX_MODELS, ModelCache
 
 HOST, PORT = "127.0.0.1", 8642
@@ -33,6 +34,7 @@ def serve(
     root = Path(runs)
     if not root.is_dir():
         raise UserError(f"there is no folder {root}; make a run first: octavo train ngram shakespeare --out runs/kn5")
+    allow_open_files(2 * MAX_CONNECTIONS)  # beside connections there are runs, pipes and libraries' own
     listening = open_socket(host, port)
     token = secrets.token_urlsafe(24) if requires_token(host) else ""
     studio = Studio(ModelCache(root, max_models, memory, device))

@@ -22,7 +22,7 @@ from octavo.studio.server.computed_routes import Computed, ComputedRoutes
 from octavo.studio.server.error_text import error_answer
 from octavo.studio.server.model_cache import ModelCache
 from octavo.studio.server.scheduler import ClientDisconnected, FairLock, Ticket
-from octavo.studio.server.worker_pool import END, ITEM, REFUSED, WorkerSettings, end_of
+from octavo.studio.server.worker_pool import END, ITEM, REFUSED, WorkerSettings
 
 NICENESS = 5  # the pages have priority
 
@@ -53,7 +53,7 @@ def _listen(pipe: Connection, requests: queue.Queue[tuple[Ticket, dict[str, Any]
         try:
             message = json.loads(pipe.recv_bytes())
         except (EOFError, OSError):
-            end_of(pipe)
+            os._exit(0)  # the studio has ended, whatever is being computed
         if "cancel" in message:
             ticket.cancel()
         else:
@@ -74,6 +74,8 @@ def _replies(ticket: Ticket, computed: Computed, asked: dict[str, Any], root: Pa
             ticket.check()
             yield ITEM + encode_json(item)
         yield END
+    except GeneratorExit:  # the studio has ended
+        raise
     except ClientDisconnected:
         yield REFUSED
     except BaseException as error:

@@ -5,21 +5,21 @@ torch, or of a tokenizer with somebody's pattern in it, has no such parts. Reque
 worker process, which loads the run itself and serves one request at a time. A request that is abandoned or takes too
 long is cancelled; a worker that does not stop within half a second is ended, and the next request starts another.
 
-Workers are forked from a server process that has imported everything and computed nothing, so that they start in a
-moment and share its memory. Messages are JSON and bytes, never pickles.
+On Linux workers are forked from a server process that has imported everything and computed nothing, so that they start
+in a moment and share its memory; elsewhere each is a new process, because the libraries of macOS do not survive a fork
+and Windows has none. Messages are JSON and bytes, never pickles.
 """
 
 from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ INTERRUPTIBLE_TASKS = ("", "language", "facts")  # whose models read and write i
 GRACE_SECONDS = 0.5  # for a worker to stop by itself, which leaves it its models
 POLL_SECONDS = 0.1  # between two checks whether an answer is still wanted
 ITEM, END, REFUSED = b"i", b"e", b"r"  # how a message of a worker begins: an item of a stream, the end, an error
+START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 WORKER_MODULE = "octavo.studio.server.worker"
 
 
@@ -62,18 +63,17 @@ class WorkerProcess:
     """One worker and the pipe to it."""
 
     def __init__(self, settings: WorkerSettings) -> None:
-        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-        context: Any = multiprocessing.get_context(method)
-        if method == "forkserver":
+        context: Any = multiprocessing.get_context(START_METHOD)
+        if START_METHOD == "forkserver":
             context.set_forkserver_preload([WORKER_MODULE])
         from octavo.studio.server.worker import serve_requests  # which imports everything
 
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(
-            target=serve_requests, args=(theirs, settings), daemon=True, name="studio worker"
-        )
-        self.process.start()
-        theirs.close()
+        with theirs:
+            self.process = context.Process(
+                target=serve_requests, args=(theirs, settings), daemon=True, name="studio worker"
+            )
+            self.process.start()
         self.last_run, self.served = "", 0
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -115,7 +115,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._idle: list[WorkerProcess] = []
         self._all: set[WorkerProcess] = set()
-        self._closed = self._warming = False
+        self._closed = self._is_starting = False
 
     def messages(self, ticket: Ticket, path: str, run: str, asked: Mapping[str, Any]) -> Iterator[bytes]:
         """The messages with which a worker answers a request: the items of a stream, then the end."""
@@ -140,21 +140,34 @@ class WorkerPool:
     def warm_up(self) -> None:
         """Start a worker in the background where there is none, so that the next request need not wait for imports."""
         with self._lock:
-            if self._warming or self._all or self._closed:
+            is_there = any(worker.process.is_alive() for worker in self._all)  # those that were idle for long are not
+            if self._is_starting or is_there or self._closed:
                 return
-            self._warming = True
+            self._is_starting = True
         threading.Thread(target=self._start_one, name="starting a worker", daemon=True).start()
 
     def _start_one(self) -> None:
-        with suppress(UserError):
-            self._give_back(self._take(""), True)
+        try:
+            with suppress(UserError):  # the request that needs it says so
+                self._give_back(self._take(""), True)
+        finally:
+            self._is_starting = False
 
     def _take(self, run: str) -> WorkerProcess:
         """An idle worker, one that has the run in memory if possible, or a new one."""
         with self._lock:
-            self._idle.sort(key=lambda one: one.last_run == run)
+            ended = [one for one in self._idle if not one.process.is_alive()]  # they had been idle for long
+            self._idle = sorted(set(self._idle) - set(ended), key=lambda one: one.last_run == run)
             worker = self._idle.pop() if self._idle else None
-        worker = worker or WorkerProcess(self.settings)  # not under the lock: the first one takes seconds to start
+        for one in ended:
+            self._give_back(one, False)
+        try:
+            worker = worker or WorkerProcess(self.settings)  # not under the lock: the first one takes seconds to start
+        except (OSError, EOFError) as error:  # the system has no process, memory or pipe left
+            reason = getattr(error, "strerror", None) or "it ended at once"
+            raise WorkerFailed(
+                503, f"no process could be started to compute this: {reason}; close other programs, or try again"
+            ) from error
         with self._lock:
             self._all.add(worker)
             closed = self._closed
@@ -211,9 +224,3 @@ def needs_process(folder: Path, record: Mapping[str, Any]) -> bool:
 def _has_pattern(tokenizer: Path, modified: int) -> bool:
     """Whether a tokenizer splits by somebody's pattern, which may take as long as it likes."""
     return b'"Regex"' in tokenizer.read_bytes()
-
-
-def end_of(connection: Connection) -> None:
-    """Leave at once: the studio has ended."""
-    connection.close()
-    os._exit(0)
