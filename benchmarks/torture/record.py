@@ -101,7 +101,7 @@ def render_report(record: dict[str, Any]) -> str:
 def _made_with(record: dict[str, Any]) -> dict[str, Any]:
     memory = record["machine"].get("memory")
     shown = {} if memory is None else {"memory": f"{memory / 1e9:.1f} GB"}
-    return record["machine"] | shown | record["versions"]
+    return {**record["machine"], **shown, **record["versions"]}
 
 
 def _command(record: dict[str, Any]) -> str:
