@@ -81,9 +81,10 @@ def _order(one: tuple[Path, Mapping[str, Any]]) -> tuple[Any, ...]:
 def _row(path: Path, record: Mapping[str, Any]) -> tuple[str, ...]:
     tensors, result = path / TENSORS, record.get("result", {})
     stored = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
-    label = "not finished" if is_unfinished(record) else str(result.get("label", ""))
+    unfinished = is_unfinished(record)  # how long it has trained so far is in its checkpoint
+    label = "not finished" if unfinished else str(result.get("label", ""))
     figure = ", ".join(shown_figure(*one) for one in figures_of(record))
     seconds, model = record.get("train_seconds", 0), str(record.get("model", ""))
     count = parameters_of(record, path)
     parameters = "" if count is None else thousands(count)
-    return str(path), model, figure, label, parameters, f"{seconds:.2f}", stored
+    return str(path), model, figure, label, parameters, "" if unfinished else f"{seconds:.2f}", stored

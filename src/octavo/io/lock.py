@@ -18,7 +18,9 @@ from typing import Any
 
 from octavo.errors import UserError
 from octavo.io import system
+from octavo.io.json_text import read_json_file
 
+MAX_HOLDER_BYTES = 1 << 14  # of a lock file
 TRIES = 30  # while others come and go
 HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # locks of whoever calls
 
@@ -108,10 +110,16 @@ def _wait_for_holder(file: Path) -> dict[str, Any]:
 def read_holder(file: Path) -> dict[str, Any]:
     """What a lock file says about the process that made it; {} where it says nothing."""
     try:
-        holder = json.loads(file.read_text())
-    except (OSError, ValueError):
+        holder = read_json_file(file, "", MAX_HOLDER_BYTES)
+    except UserError:
         return {}
     return holder if isinstance(holder, dict) else {}
+
+
+def living_holder(path: str | Path) -> dict[str, Any]:
+    """What the lock file of a folder says about the process that works there; {} where that has died."""
+    holder = read_holder(lock_file(path))
+    return holder if _is_alive(holder) else {}
 
 
 def _is_alive(holder: dict[str, Any]) -> bool:
@@ -122,10 +130,12 @@ def _is_alive(holder: dict[str, Any]) -> bool:
         pid = int(holder.get("pid", 0))
     except (ValueError, TypeError):
         return False
+    if not 0 < pid < 1 << 31:
+        return False
     started = holder.get("started")
     if started and system.process_start(pid) != started:
         return False
-    return pid > 0 and system.is_alive(pid)
+    return system.is_alive(pid)
 
 
 def _is_same(handle: int, file: Path) -> bool:
