@@ -63,6 +63,7 @@ def test_a_model_whose_proof_fails_is_out_the_next_is_proved_and_the_command_exi
     assert found.proof is not None
     assert (found.proof["model"], is_proved(found.proof)) == ("kn3", True)
     assert str(found["liar"].error).startswith("not proved: claims ")
+    assert "without a result: liar" in repr(found)
     assert f"liar is {found['liar'].error}" in printed
     assert "liar is not proved, so it is not judged." in printed
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -456,8 +456,11 @@ def measured(name: str, home: str, away: str, k: float = 1.0) -> ModelResult:
 @pytest.mark.parametrize("k", [1.0, 0.0])
 def test_the_page_is_safe_with_any_text_and_with_infinite_bits(k: float) -> None:
     found = [measured(HOSTILE, HOSTILE, "the <unk> cat", k)]
-    page = domains_page(found, [(HOSTILE, HOSTILE.encode()), ("b", b"the <unk> cat")], Path("x"), HOSTILE)
+    page = domains_page(
+        found, [(HOSTILE, HOSTILE.encode()), ("b", b"the <unk> cat")], Path("x"), HOSTILE, {HOSTILE: HOSTILE}
+    )
     parsed = Page(page)
+    assert "failed: " in parsed.text
     assert not re.search(r"<script|<img|\x1b|\x00", page)
     assert ("infinite" in parsed.text) == (k == 0.0)
     assert "1 literal <unk> marks" in parsed.text

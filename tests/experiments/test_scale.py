@@ -29,6 +29,7 @@ from octavo.experiments.scale.page import crossing_line, scaling_page, summary
 from octavo.experiments.scale.power_law import MAX_TIMES, Fit, Law, constant
 from octavo.experiments.scale.result import chosen
 from octavo.experiments.scale.run import ScalePlan, budget_part, plan_cells, width_of
+from octavo.io.run_folder import REPORT
 from octavo.models import NGram
 from octavo.models.gpt import GPT
 from octavo.models.ngram import NGramConfig
@@ -521,6 +522,8 @@ def test_a_training_that_fails_is_a_failed_row_and_the_command_exits_with_1(
     printed = capsys.readouterr()
     assert len(re.findall(r"^bag .* failed *$", printed.out, re.MULTILINE)) == 3
     assert "bytes failed: out of memory" in printed.err
+    page = (tmp_path / "out" / REPORT).read_text(encoding="utf-8")
+    assert len(re.findall("bag on [0-9,]+ bytes failed: out of memory", page)) == 3
     assert main([*words, "--out", str(tmp_path / "out"), "--json"]) == 1
     points = json.loads(capsys.readouterr().out)["points"]
     assert sum(point["error"] is None for point in points) == 3

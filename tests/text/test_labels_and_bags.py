@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from octavo.datasets import labels
 from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
 from octavo.text.bag_of_ngrams import ODD, Bags, HashedReader, KnownReader, ngram_keys, words_of
@@ -65,6 +66,18 @@ def test_a_file_that_is_not_utf8_says_how_to_read_it(tmp_path: Path) -> None:
         (tmp_path / "a.tsv").write_bytes("a\tthé\n".encode(kind))
         with pytest.raises(UserError, match=f"must be UTF-8.*it looks like {kind}; read it with encoding='{kind}'"):
             read_labelled(tmp_path / "a.tsv")
+
+
+def test_a_field_that_is_too_long_is_reported_with_the_row_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "LARGEST_FIELD", 10)
+    (tmp_path / "a.csv").write_text(f"text,label\none,x\ntwo,y\n{'long' * 9},z\n", encoding="utf-8")
+    with pytest.raises(UserError, match="not CSV, after row 2: field larger than"):
+        read_labelled(tmp_path / "a.csv")
+    monkeypatch.undo()
+    (tmp_path / "b.csv").write_text("text,label\none,x\ntwo,y\n", encoding="utf-8")
+    read_labelled(tmp_path / "b.csv")  # which gives the whole process its usual limit again
 
 
 def test_white_space_in_a_label_is_one_space(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from octavo.cli.flags import TEXTS, Corpora, command, run_command
 from octavo.cli.output import Output, note
-from octavo.experiments.scale.page import summary
+from octavo.experiments.scale.page import failure_lines, summary
 from octavo.experiments.scale.power_law import CONFIDENCE
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.scale.run import BUDGET, EVALUATIONS, HELD_OUT_BYTES, QUICK, QUICK_BUDGET, ScalePlan, scale
@@ -72,7 +72,7 @@ def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
         command = shlex.join(["octavo", "scale", *argv])
         found = scale(model, list(corpus), plan=plan, out=out, command=command, **given, **settings)
         note(*found.notes)
-        note(*(f"{point.model} on {point.bytes:,} bytes failed: {point.error}" for point in found.failed))
+        note(*failure_lines(found))
         return Output(found.to_json, lambda: _print_result(found, Path(out) / REPORT), failed=bool(found.failed))
 
     about = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.

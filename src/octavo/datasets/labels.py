@@ -244,12 +244,14 @@ def _fasttext(text: str, source: str, how: LabelledConfig, labelled: bool) -> li
 
 def _csv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
     rows = csv.DictReader(io.StringIO(text, newline=""))
-    number = 0
+    found: list[tuple[str, str]] = []
     try:
         csv.field_size_limit(min(read_limits().line, LARGEST_FIELD))  # Python's own is shorter than a long review
-        return [_fields(row, f"row {number:,} of {source}", how, labelled) for number, row in enumerate(rows, 1)]
+        for number, row in enumerate(rows, 1):
+            found.append(_fields(row, f"row {number:,} of {source}", how, labelled))
     except csv.Error as error:
-        raise UserError(f"{source} is not CSV, after row {number:,}: {error}; give another --format") from error
+        raise UserError(f"{source} is not CSV, after row {len(found):,}: {error}; give another --format") from error
+    return found
 
 
 def _jsonl(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:

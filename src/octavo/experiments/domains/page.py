@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -38,9 +39,11 @@ REPORTED_OVERLAP = 0.05  # share of an excerpt in the training text from which t
 
 
 def domains_page(
-    measured: Sequence[ModelResult], originals: Sequence[tuple[str, bytes]], folder: Path, command: str
-) -> str:
-    """The whole page; `originals` are the excerpts' bytes, `folder` is where the page will lie."""
+    measured: Sequence[ModelResult], originals: Sequence[tuple[str, bytes]], folder: Path, command: str,
+    failed: Mapping[str, str],
+) -> str:  # fmt: skip
+    """The whole page; `originals` are the excerpts' bytes, `folder` is where the page will lie; `failed` says of the
+    models without a result why."""
     (home, first), (away, second) = originals
     lead = (
         f"Every model scores the same bytes: {len(first):,} of {home} and {len(second):,} of {away}, from the parts "
@@ -50,7 +53,7 @@ def domains_page(
     return sections.render_page(f"Two domains: {home} and {away}", lead, [
         section("Bits per byte, by kind of word", _figure(measured), facts(zip(GROUPS, MEANINGS, strict=True)),
                 paragraph(ONE_GROUP, quiet=True)),
-        section("Results", _results(measured, folder), *_notes(measured)),
+        section("Results", _results(measured, folder, failed), *_notes(measured)),
         section("Why token perplexities cannot be compared", *_conversion(measured)),
         section("Which words make the difference", *_gaps(measured, home, away)),
         section("With and without preprocessing", *_preprocessing(measured)),
@@ -76,13 +79,14 @@ def _figure(measured: Sequence[ModelResult]) -> Markup:
     return stacked_bars(sets, GROUPS, caption, "bits per byte")
 
 
-def _results(measured: Sequence[ModelResult], folder: Path) -> Markup:
-    rows = []
+def _results(measured: Sequence[ModelResult], folder: Path, failed: Mapping[str, str]) -> Markup:
+    rows: list[Any] = []
     for one in measured:
         for i, row in enumerate(rows_of([one], {})):
             _, _, *numbers = cells_of(row)
             text = f"{row.text} + {one.steps}" if one.steps else row.text
             rows.append((_link(one, folder) if i == 0 else "", text, *numbers))
+    rows += [sections.TableRow((name, f"failed: {error}"), "failed") for name, error in failed.items()]
     return table(page_columns(DomainsRow), rows)
 
 

@@ -104,7 +104,8 @@ class Domains:
 
     def __repr__(self) -> str:
         texts, models = " and ".join(name for name, _ in self.excerpts), len(self.models)
-        return f"<octavo domains {texts}: {models} model{'s' * (models != 1)}>"
+        failed = f"; failed: {', '.join(self.failed)}" if self.failed else ""
+        return f"<octavo domains {texts}: {models} model{'s' * (models != 1)}{failed}>"
 
     def _repr_html_(self) -> str:
         return notebook_view(page_table(self.rows))

@@ -130,7 +130,7 @@ def domains(
         found, failed = results(outcomes), failures(outcomes)
         with runner.stoppable():
             if found:
-                write_text(folder / REPORT, domains_page(found, originals, folder, command))
+                write_text(folder / REPORT, domains_page(found, originals, folder, command, failed))
     if not found:
         raise UserError(f"no model could be measured: {'; '.join(f'{key}: {why}' for key, why in failed.items())}")
     return Domains(found, originals, folder, command, failed)

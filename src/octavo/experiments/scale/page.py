@@ -210,6 +210,11 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] if text.startswith(("the ", "by ", "they ")) else text
 
 
+def failure_lines(scaling: Scaling) -> list[str]:
+    """Why trainings failed."""
+    return [f"{point.model} on {point.bytes:,} bytes failed: {point.error}" for point in scaling.failed]
+
+
 def scaling_page(scaling: Scaling) -> str:
     """The whole page."""
     models = scaling.model if scaling.against is None else f"{scaling.model} and {scaling.against}"
@@ -226,7 +231,8 @@ def scaling_page(scaling: Scaling) -> str:
         *(section(title, _figure(scaling, curve), _laws(scaling, [curve])) for title, curve in curves),
         section("Parameters and text together", paragraph(joint_line(joint))) if joint and joint.whole else NOTHING,
         section("What limits the model", paragraphs(limit_lines(scaling))),
-        section("Results", page_table(scaling.rows), paragraph(MARKED, quiet=True)), section("Method", paragraph(HOW)),
+        section("Results", page_table(scaling.rows), paragraph(MARKED, quiet=True), paragraphs(failure_lines(scaling))),
+        section("Method", paragraph(HOW)),
         reproduce([scaling.command]) if scaling.command else NOTHING,
     ])  # fmt: skip
 

@@ -179,7 +179,8 @@ class Scaling:
 
     def __repr__(self) -> str:
         against = f" against {self.against}" if self.against else ""
-        return f"<octavo scaling of {self.model}{against} on {self.corpus}: {len(self.points)} points>"
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"<octavo scaling of {self.model}{against} on {self.corpus}: {len(self.points)} points{failed}>"
 
     def _repr_html_(self) -> str:
         from octavo.experiments.scale.page import summary

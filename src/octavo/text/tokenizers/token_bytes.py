@@ -30,7 +30,8 @@ class TokenBytes:
         return len(self._lengths)
 
     def __getitem__(self, token: int) -> bytes:
-        self._check(np.array([token]))
+        if not 0 <= token < len(self):
+            self._check(np.array([token]))
         offset = int(self._offsets[token])
         return self._pool[offset : offset + int(self._lengths[token])].tobytes()
 
