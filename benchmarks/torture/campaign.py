@@ -7,6 +7,7 @@ process. The same point gives the same trial again, so a finding is reproduced b
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 import shutil
@@ -71,6 +72,7 @@ class Attack:
     share = 1.0  # of the campaign's time
     limit_s = 120.0  # of one trial, which is a hang after that
     cores = 1  # that one trial keeps busy
+    worker_trials = math.inf  # after which a worker makes room for a new one
 
     def unavailable(self) -> str:
         """Why it cannot run on this machine, in one line; "" where it can."""

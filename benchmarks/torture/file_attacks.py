@@ -33,6 +33,7 @@ class FileAttack(Attack):
     """Damaged files, each read by a command."""
 
     unit = "files"
+    worker_trials = 100  # what octavo leaves in memory shall not count as what the next file takes
     limit_s = 30.0
 
     def __init__(self, name: str, title: str, share: float, cases: Sequence[Case]) -> None:

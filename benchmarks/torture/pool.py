@@ -40,9 +40,11 @@ class Worker:
         self.point: Any = None
         self.deadline = float("inf")
         self.is_busy = False
+        self.trials = 0
 
     def give(self, kind: str, point: Any, limit_s: float) -> None:
         self.point, self.deadline, self.is_busy = point, time.monotonic() + limit_s, True
+        self.trials += kind == "run"
         self.pipe.send((kind, point))
 
     def end(self) -> None:
@@ -78,6 +80,8 @@ class Pool:
                 if worker.is_busy or self.exhausted or time.monotonic() >= until:
                     continue
                 first = list(itertools.islice(points, 1))
+                if worker.trials >= self.attack.worker_trials:
+                    worker = self._renew(worker)
                 if first:
                     worker.give(kind, first[0], self.attack.limit_s if kind == "run" else SETUP_SECONDS)
                 else:
@@ -100,11 +104,15 @@ class Pool:
         worker.is_busy = False
         return results
 
+    def _renew(self, worker: Worker) -> Worker:
+        worker.end()
+        new = self.workers[self.workers.index(worker)] = Worker(self.attack, self.place)
+        return new
+
     def _replace(self, worker: Worker, what: str) -> list[Result]:
         from torture.campaign import Outcome, Result
 
-        worker.end()
-        self.workers[self.workers.index(worker)] = Worker(self.attack, self.place)
+        self._renew(worker)
         return [Result(Outcome.HANG if "no end" in what else Outcome.OTHER, what)]
 
 

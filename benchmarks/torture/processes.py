@@ -130,10 +130,10 @@ def _run_octavo(words: list[str]) -> int:
     from octavo.cli import main
 
     sys.argv = ["octavo", *words]
-    try:
+    code = 128 + signal.SIGINT  # where the signal comes before octavo has begun
+    with suppress(KeyboardInterrupt):  # or after it has ended: the interpreter's moments, not octavo's
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SENT)
         code = main(words)
-    finally:
         signal.pthread_sigmask(signal.SIG_BLOCK, SENT)
     atexit._run_exitfuncs()
     return code

@@ -17,6 +17,7 @@ FRAME = re.compile(r'File "[^"]*?/octavo/([^"]+)", line \d+, in (\S+)')
 SHARES = ("accuracy", "confidence", "probability", "exact_match")
 NEVER_NEGATIVE = ("bits_per_byte", "bits", "perplexity", "bits_per_token", "archive_bytes")
 RESULTS_OF_RECORDS = ("list", "inspect", "doctor")  # which repeat what a record says, true or not
+LINES_OF_JSON = "classify"  # prints an object for each text, none where there are none
 PROOF_SHARE, PROOF_BYTES = 0.001, 64  # that an archive may be longer than its claim
 
 
@@ -75,6 +76,8 @@ def _poor_message(err: str) -> str:
 
 def _false_result(verb: str, out: str) -> str:
     """Why the JSON that is printed cannot be true."""
+    if verb == LINES_OF_JSON and not out:
+        return ""
     try:
         values = [json.loads(line, parse_constant=_not_a_number) for line in _json_texts(out)]
     except ValueError as error:

@@ -26,6 +26,7 @@ from html_pages import sentences
 from octavo.cli import main
 from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
+from octavo.experiments import executor
 from octavo.experiments.cell import Cell, Outcome, describe_texts, execute
 from octavo.experiments.compare import CompareRow, Comparison, read_comparison
 from octavo.experiments.progress import LiveProgress, Progress, time_left
@@ -39,7 +40,7 @@ from octavo.text import open_corpus
 PLAN = ScalePlan((0.25, 0.5, 1.0))
 MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to find the processes of a run")
-WORKER = [sys.executable, "-m", "octavo.experiments.executor"]
+WORKER = [sys.executable, "-c", executor.LAUNCH]
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,8 @@ from typing import Protocol
 from octavo.experiments.cell import Cell, Outcome, execute
 from octavo.experiments.progress import Progress
 
+# A worker that is stopped while it still imports ends without a traceback.
+LAUNCH = "try:\n from octavo.experiments.executor import work; work()\nexcept KeyboardInterrupt: raise SystemExit(130)"
 STOP_SECONDS = 60.0  # that stopped workers may take for their checkpoints
 
 
@@ -88,7 +90,7 @@ class _Worker:
     def __init__(self, threads: int, progress: Progress, answers: queue.Queue[Answer]) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "octavo.experiments.executor"], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+            [sys.executable, "-c", LAUNCH], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
             encoding="utf-8", errors="backslashreplace", start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         )  # fmt: skip
@@ -178,7 +180,3 @@ def _read(lines: queue.Queue[str], working: threading.Event) -> None:
     lines.put("")
     if working.is_set():
         os.kill(os.getpid(), signal.SIGINT) if os.name == "posix" else _thread.interrupt_main()
-
-
-if __name__ == "__main__":
-    work()

@@ -39,12 +39,11 @@ EXPLAINED = (
 
 def page_content(run: ImageRun, images: Images, measured: ImageEvaluation, out: Path) -> PageContent:
     """What the page shows."""
-    about = run.record["images"]
-    name = about["name"]
+    name = images.name
     first = dict(reversed([(y, n) for n, y in enumerate(images.test_N.tolist())]))  # the first image of each class
     shown = sorted(first.items())[:SHOWN_IMAGES]
     maps = [attention_part(run, f"image {n}", images.test_NCHW[n], y) for y, n in shown]
-    data = [("training images", f"{about['train']:,}"), ("held out", str(about["split"]))]
+    data = [("training images", f"{len(images.train_N):,}"), ("held out", images.split)]
     commands = [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
     lead = f"A {run.model_name} that classifies {name} into {len(run.labels)} classes."
     return PageContent(f"{run.model_name} on {name}", lead, [

@@ -17,7 +17,7 @@ from octavo.errors import UserError
 from octavo.text.chunks import Chunk, Starts, no_starts, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
 from octavo.text.tokenizers.char import character_boundary
-from octavo.text.tokenizers.library import encode_texts, read_tokenizer_json
+from octavo.text.tokenizers.library import encode_texts, read_tokenizer_json, refused_in_words
 from octavo.text.tokenizers.token_bytes import BYTES, Tokens, as_bytes, as_text, byte_alphabet, with_begins
 
 BATCH_CHARACTERS = 1 << 18  # handed to one thread of the library at a time
@@ -89,7 +89,8 @@ class Bpe(Tokenizer):
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
         texts = (chunk.data.decode("utf-8", "ignore") for chunk in rechunk(chunks, _last_safe_place))
-        learner.train_from_iterator((batch for text in texts for batch in _batches(text)), trainer)
+        with refused_in_words("the tokenizers library cannot learn a vocabulary of this text"):
+            learner.train_from_iterator((batch for text in texts for batch in _batches(text)), trainer)
         return cls(json.loads(learner.to_str()))
 
     @property

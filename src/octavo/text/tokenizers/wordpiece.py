@@ -19,7 +19,7 @@ from octavo.config import Range, check_ranges
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
-from octavo.text.tokenizers.library import encode_texts, read_tokenizer_json
+from octavo.text.tokenizers.library import encode_texts, read_tokenizer_json, refused_in_words
 from octavo.text.tokenizers.token_bytes import Tokens
 
 PAD, UNKNOWN, FIRST, END, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -153,6 +153,7 @@ def _frequent_subwords(counts: Mapping[str, int], size: int) -> list[str]:
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False)
     words = (" ".join([word[0] + word[1:].translate(to_private)] * count) for word, count in sorted(counts.items()))
-    learner.train_from_iterator(words, trainer)
+    with refused_in_words("the tokenizers library cannot learn a vocabulary of this text"):
+        learner.train_from_iterator(words, trainer)
     found = sorted(learner.get_vocab().items(), key=lambda item: item[1])
     return [("##" if ord(word[0]) >= PRIVATE else "") + word.translate(back) for word, _ in found]
