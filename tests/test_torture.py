@@ -92,6 +92,23 @@ def test_a_class_that_cannot_run_says_why(tmp_path: Path) -> None:
     assert class_line(seen[0]) == "misfortunes: not run: there is no compiler here"
 
 
+def test_a_class_whose_time_went_into_its_setup_does_not_say_that_nothing_was_found(tmp_path: Path) -> None:
+    class Slow(Misfortunes):
+        def setup_points(self) -> list[str]:
+            return ["all"]
+
+        def setup(self, place: Path, point: Any) -> None:
+            time.sleep(1.2)
+
+    campaign, ends = Campaign([Slow()], 1.0, 0, 1, tmp_path), []
+    campaign.run(lambda tally, left: ends.append(left))
+    assert ends == [None]
+    assert "0 trials, none yet: the time went into preparing it" in class_line(campaign.tallies[0])
+    page = render_report(summarise(campaign, 1.2))
+    assert "none yet" in page
+    assert "in 0 trials. 1 s, 1 process, seed" in page
+
+
 def test_a_sample_of_kills_and_disturbances_finds_nothing(tmp_path: Path) -> None:
     classes = "kill-train,kill-replace,kill-files,random-kills,full-disk,clock-jumps,two-at-a-time"
     words = ["--classes", classes, "--minutes", "0.7", "--jobs", "1", "--out", str(tmp_path / "out"), "--json"]

@@ -183,7 +183,7 @@ class Campaign:
     stopped: bool = False  # by the user
 
     def run(self, show: Any) -> None:
-        """Run all attacks; `show(tally, seconds_left)` is called as counts change."""
+        """Run all attacks; `show(tally, seconds_left)` is called as counts change; None: it has ended."""
         self.tallies = [Tally(attack) for attack in self.attacks]
         root = Path(tempfile.mkdtemp(prefix="torture-", dir=temporary_parent()))
         try:
@@ -197,7 +197,7 @@ class Campaign:
         for number, tally in enumerate(self.tallies):
             tally.problem = tally.attack.unavailable()
             if tally.problem:
-                show(tally, 0.0)
+                show(tally, None)
                 continue
             left = self.started + self.seconds - time.monotonic()
             shares = [each.attack.share for each in self.tallies[number:] if not each.problem]
@@ -225,7 +225,7 @@ class Campaign:
         finally:
             tally.seconds = time.monotonic() - begun
             shutil.rmtree(place, ignore_errors=True)
-            show(tally, 0.0)
+            show(tally, None)
 
 
 def replay(attack: Attack, point: Any, folder: Path) -> list[Result]:

@@ -21,6 +21,7 @@ WORDS = {
     Outcome.LEFTOVER: "Leftover: temporary files, locks or processes stayed behind.",
     Outcome.OTHER: "Other: a wrong exit code, a result that differs, or a fault of the campaign itself.",
 }
+NOTHING_TRIED = "none yet: the time went into preparing it; give it more"
 
 
 def summarise(campaign: Campaign, seconds: float) -> dict[str, Any]:
@@ -80,8 +81,11 @@ def duration(seconds: float) -> str:
 
 def render_report(record: dict[str, Any]) -> str:
     found, trials = record["found"], sum(row["total"] for row in record["classes"])
-    words = "nothing was found" if not found else f"{found:,} of {trials:,} trials found something"
-    lead = f"{words}. {duration(record['seconds'])}, {record['jobs']} processes, seed {record['seed']}."
+    words = (
+        f"nothing was found in {trials:,} trials" if not found else f"{found:,} of {trials:,} trials found something"
+    )
+    processes = "1 process" if record["jobs"] == 1 else f"{record['jobs']} processes"
+    lead = f"{words}. {duration(record['seconds'])}, {processes}, seed {record['seed']}."
     if record["stopped"]:
         lead += " Stopped by the user."
     return sections.render_page("Torture campaign", lead[0].upper() + lead[1:], [
@@ -90,8 +94,14 @@ def render_report(record: dict[str, Any]) -> str:
         sections.section("Findings", *map(_finding_article, record["findings"]))
         or sections.section("Findings", sections.paragraph("None.")),
         sections.reproduce([_command(record)]),
-        sections.section("Made with", sections.versions({**record["machine"], **record["versions"]})),
+        sections.section("Made with", sections.versions(_made_with(record))),
     ])  # fmt: skip
+
+
+def _made_with(record: dict[str, Any]) -> dict[str, Any]:
+    memory = record["machine"].get("memory")
+    shown = {} if memory is None else {"memory": f"{memory / 1e9:.1f} GB"}
+    return {**record["machine"], **shown, **record["versions"]}
 
 
 def _command(record: dict[str, Any]) -> str:
@@ -117,7 +127,7 @@ def _class_table(classes: list[dict[str, Any]]) -> Any:
             rows.append((row["name"], row["title"], f"not run: {row['not_run']}"))
             continue
         counts = [f"{row['outcomes'].get(outcome, 0):,}" for outcome in outcomes]
-        every = "all" if row["every_point"] else "sample"
+        every = "all" if row["every_point"] else "sample" if row["total"] else NOTHING_TRIED
         rows.append((row["name"], row["title"], f"{row['total']:,} {row['unit']}", every, *counts,
                      duration(row["seconds"])))  # fmt: skip
     columns = ("class", "what is done", "tried", "points", *outcomes, "time")
@@ -148,16 +158,16 @@ class Progress:
         self.last = 0.0
         self.is_terminal = sys.stderr.isatty()
 
-    def __call__(self, tally: Tally, seconds_left: float) -> None:
+    def __call__(self, tally: Tally, seconds_left: float | None) -> None:
         import time
 
-        final = seconds_left == 0.0
+        final = seconds_left is None
         pause = 0.2 if self.is_terminal else 15.0
         if not final and time.monotonic() - self.last < pause:
             return
         self.last = time.monotonic()
         line = class_line(tally)
-        if not final:
+        if seconds_left is not None:
             line += f", {duration(seconds_left)} left"
         if self.is_terminal:
             print(f"\r\033[K{line}", end="\n" if final else "", file=sys.stderr, flush=True)
@@ -170,5 +180,5 @@ def class_line(tally: Tally) -> str:
     if tally.problem:
         return f"{tally.attack.name}: not run: {tally.problem}"
     found = ", ".join(f"{outcome} {count:,}" for outcome, count in tally.counts.items() if outcome != Outcome.OK)
-    words = f"{tally.found:,} found ({found})" if found else "nothing found"
+    words = f"{tally.found:,} found ({found})" if found else "nothing found" if tally.total else NOTHING_TRIED
     return f"{tally.attack.name}: {tally.total:,} {tally.attack.unit}, {words}, {duration(tally.seconds)}"

@@ -34,6 +34,10 @@ class EncodingError(UserError):
         )
 
 
+class NotNumbersError(UserError):
+    """A model computes NaN or infinities: its weights are damaged, or its training has failed."""
+
+
 def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether an exception, or what caused it, is a lack of memory, of address space or of threads."""
     seen: set[int] = set()

@@ -121,6 +121,7 @@ def one_line(capfd: pytest.CaptureFixture[str], *words: str | Path) -> str:
     said = capfd.readouterr().err
     assert said.startswith("octavo: ")
     assert said.count("\n") == 1
+    assert said.count("damaged or foreign") <= 1
     return said
 
 

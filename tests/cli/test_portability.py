@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from octavo.io import system
+from octavo.io.files import write_text
 
 MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "readline", "curses")
 OS_CALLS = (
@@ -92,6 +93,15 @@ def test_where_only_windows_locks_are_to_be_had_they_are_used(monkeypatch: pytes
         with pytest.raises(BlockingIOError):
             system.lock(other.fileno())
         assert system.read_at(other.fileno(), 4, 0) == b"text"  # which a locked byte of the text would prevent
+
+
+def test_where_only_windows_locks_are_to_be_had_files_begin_at_their_first_byte(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(system, "fcntl", None)
+    monkeypatch.setattr(system, "msvcrt", WindowsLocks())
+    write_text(tmp_path / "file", "text")
+    assert (tmp_path / "file").stat().st_size == 4
 
 
 def test_a_system_without_locks_says_so_and_reads_at_a_place_without_pread(

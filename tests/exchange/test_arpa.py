@@ -17,6 +17,7 @@ from examples import NEWLINE, VOCAB, ngram, text
 from octavo.errors import UserError
 from octavo.exchange.arpa import read_arpa, write_arpa
 from octavo.models.ngram import NGram, NGramConfig
+from octavo.scoring.range_coder import decode_tokens, encode_tokens
 
 NAMES = [f"w{i}" for i in range(VOCAB)]
 
@@ -334,6 +335,14 @@ def test_files_that_leave_a_share_for_what_they_do_not_know_are_read(tmp_path: P
     model, names = read_arpa(tmp_path / "model.arpa")
     assert model.words_V.sum() < 0.93
     assert model.words_V[names.index("<unk>")] == 0
+
+
+def test_what_a_model_codes_that_hands_out_half_of_one_comes_back(tmp_path: Path) -> None:
+    words = "".join(f"-1\t{word}\n" for word in ("</s>", "<unk>", "a", "b", "c"))
+    (tmp_path / "model.arpa").write_text(f"\\data\\\nngram 1=6\n\n\\1-grams:\n-99\t<s>\n{words}\n\\end\\\n")
+    model, names = read_arpa(tmp_path / "model.arpa")
+    tokens = torch.tensor([names.index(name) for name in "abc"]).repeat(500)
+    assert decode_tokens(model, encode_tokens(model, tokens, 2), len(tokens), 2).equal(tokens)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from octavo.errors import UserError
-from octavo.io import system
+from octavo.io import partial_files, system
 from octavo.io.files import filled_folder, whole_file, whole_folder
 from octavo.io.partial_files import TemporaryFolder, sweep
 
@@ -197,6 +197,24 @@ def test_a_part_that_is_made_but_not_locked_yet_is_left_alone(tmp_path: Path) ->
     os.close(handle)
     sweep(tmp_path / "run")
     assert not part.exists()
+
+
+def test_a_folder_that_somebody_else_has_locked_is_written_to_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial_files, "FOLDER_TRIES", 2)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)  # as `flock FOLDER octavo train ...` does
+    write(tmp_path / "file")
+    fill(tmp_path / "run")
+    os.close(handle)
+    assert sorted(os.listdir(tmp_path)) == ["file", "run"]
+
+
+def test_a_pipe_with_the_name_of_a_part_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".run.pipeabc1.part")
+    sweep(tmp_path / "run")
+    assert not os.listdir(tmp_path)
 
 
 def test_where_there_are_no_locks_only_the_holder_of_the_place_sweeps(

@@ -18,7 +18,7 @@ import pytest
 
 from octavo.errors import UserError
 from octavo.io import system
-from octavo.io.lock import lock_file, locked, read_holder
+from octavo.io.lock import living_holder, lock_file, locked, read_holder
 
 HOLDS = """
 import sys, time
@@ -49,7 +49,7 @@ def test_the_second_process_is_refused_with_the_one_that_holds_it(tmp_path: Path
         message = rf"process {process.pid} on {socket.gethostname()} resumes there; wait for it, or stop it"
         with pytest.raises(UserError, match=message), locked(tmp_path / "run"):
             raise AssertionError("two hold one lock")
-        assert read_holder(lock_file(tmp_path / "run"))["pid"] == process.pid
+        assert living_holder(tmp_path / "run")["pid"] == process.pid
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -57,9 +57,21 @@ def test_the_lock_of_a_process_that_died_is_taken_over(tmp_path: Path, number: i
     with holder(tmp_path / "run") as process:
         process.send_signal(number)
         process.wait()
+        assert living_holder(tmp_path / "run") == {}
         with locked(tmp_path / "run"):
             assert read_holder(lock_file(tmp_path / "run"))["pid"] == os.getpid()
     assert not lock_file(tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_foreign_lock_file_names_no_living_process_and_is_not_waited_for(tmp_path: Path) -> None:
+    file, here = lock_file(tmp_path / "run"), {"host": socket.gethostname()}
+    for text in ('{"pid": 1e999}', "[" * 9000, json.dumps({"pid": 1 << 70, **here}), json.dumps({"pid": -1, **here})):
+        file.write_text(text)
+        assert living_holder(tmp_path / "run") == {}
+    file.unlink()
+    os.mkfifo(file)
+    assert living_holder(tmp_path / "run") == {}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", json.dumps({"pid": 1, "host": "elsewhere"})])
@@ -128,3 +140,9 @@ def test_nothing_is_left_behind_where_nothing_came_of_it(tmp_path: Path) -> None
 def test_without_a_folder_there_is_nothing_to_lock() -> None:
     with locked(None), locked(None):
         pass
+
+
+def test_a_pipe_has_no_lock(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with locked(pipe), locked("/dev/null"):
+        assert os.listdir(tmp_path) == ["pipe"]

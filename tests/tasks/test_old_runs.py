@@ -11,8 +11,9 @@ import pytest
 
 import octavo
 from octavo.cli import main
-from octavo.io.run_folder import CONFIG, read_record
-from octavo.training.checkpoint import Checkpoint
+from octavo.io.run_folder import CONFIG, read_record, write_record
+from octavo.io.tensors import read_tensors
+from octavo.training.checkpoint import Checkpoint, write_weights
 from old_runs import RUNS, STOPPED, make_old_runs, why_not
 
 TASKS = {"bert": "masked", "seq2seq": "translation", "vit": "images", "dan": "classification",
@@ -37,7 +38,9 @@ def test_they_are_listed_with_their_results(old: Path, capsys: pytest.CaptureFix
     assert set(listed) == {*RUNS, *STOPPED}
     assert all(listed[name]["figures"] for name in RUNS)
     assert main(["list", str(old)]) == 0
-    assert capsys.readouterr().out.count("not finished") == len(STOPPED)
+    unfinished = [line for line in capsys.readouterr().out.splitlines() if "not finished" in line]
+    assert len(unfinished) == len(STOPPED)
+    assert not any(" 0.00 " in line for line in unfinished)  # it did train
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -65,6 +68,15 @@ def test_finished_ones_go_on_with_a_larger_budget(copied: Path) -> None:
     record = json.loads((copied / CONFIG).read_text())
     assert record["format"] == 2
     assert record["training"]["finished"] is True
+
+
+@pytest.mark.parametrize("copied", ["gru"], indirect=True)
+def test_one_that_is_resumed_again_can_be_loaded_while_it_trains(copied: Path) -> None:
+    octavo.resume(copied, budget="8steps")
+    record = read_record(copied)
+    write_record(copied, {**record, "training": {**record["training"], "finished": False}})
+    write_weights({name: 2 * tensor for name, tensor in read_tensors(copied).items()}, copied)
+    assert octavo.load(copied).unfinished
 
 
 @pytest.mark.parametrize("copied", STOPPED, indirect=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 import octavo
 from octavo.core import seeded_generator
 from octavo.models import GRU
+from octavo.models.parts.checks import check_numbers
 from octavo.models.recurrent import RecurrentConfig
 from octavo.text.validation_chunks import hold_out
 from octavo.training.checkpoint import Position
@@ -134,3 +136,18 @@ def test_the_line_of_progress_says_that_its_loss_is_a_mean_and_never_that_no_tim
     measured = progress_line(stage, best, 0.5, [2.0], {"held_out": 1.75}, 1e12)
     assert "  held out 1.7500  96 tokens/s" in measured
     assert name not in measured
+
+
+def test_weights_that_give_no_numbers_are_no_better_than_others_and_training_goes_on() -> None:
+    loop = made_loop(text_of(20_000), budget="8steps", evaluations=4)
+    exact = loop.stage.validate
+    assert exact is not None
+
+    def validate(part: float = 1.0) -> Any:
+        return exact() if loop.position.step < 4 else check_numbers(torch.tensor(math.nan), "the losses")
+
+    loop.stage.validate = loop.stage.validate_part = validate
+    assert loop.train() == "the budget is spent"
+    measured = [row[HELD_OUT] for row in loop.log.rows if HELD_OUT in row]
+    assert [loop.position.best_value] == measured
+    assert loop.position.stale == 3

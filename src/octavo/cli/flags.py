@@ -97,9 +97,8 @@ def with_force(function: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def new_path(path: str, force: bool) -> Iterator[None]:
     """What stands there is replaced only by `force`, and by one command at a time; a pipe can have several."""
-    is_device = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
     has_folder = os.path.isdir(os.path.dirname(os.path.abspath(path)))  # none is made only to lock something in it
-    with locked(path if has_folder and not is_device else None, "writes"):
+    with locked(path if has_folder else None, "writes"):
         check_new(path, force)
         yield
 

@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from octavo.cli.output import Output, Table, note, size
 from octavo.errors import UserError, did_you_mean
 from octavo.io.files import thousands
-from octavo.io.run_folder import CONFIG, TENSORS, find_runs, is_others_config, read_record, replacement
+from octavo.io.run_folder import CONFIG, TENSORS, find_runs, is_others_config, read_record, replacement_folder
 from octavo.tasks.run_rows import (
     BITS,
     MeasuredText,
@@ -50,7 +50,7 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS) -> O
             note(f"left out: {error}")
     if foreign:
         note(f"not runs, but read like them (Hugging Face): {', '.join(foreign)}")
-    if replaced := [str(path) for path, _ in found if (replacement(path) / CONFIG).is_file()]:
+    if replaced := [str(path) for path, _ in found if (replacement_folder(path) / CONFIG).is_file()]:
         note(f"to be replaced by a run that is not finished yet (octavo resume RUN): {', '.join(replaced)}")
     found.sort(key=_order)
     rows = [{"run": str(path), "figures": dict(figures_of(record)), "text": measured_text(record)._asdict(), **record}
@@ -81,9 +81,10 @@ def _order(one: tuple[Path, Mapping[str, Any]]) -> tuple[Any, ...]:
 def _row(path: Path, record: Mapping[str, Any]) -> tuple[str, ...]:
     tensors, result = path / TENSORS, record.get("result", {})
     stored = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
-    label = "not finished" if is_unfinished(record) else str(result.get("label", ""))
+    unfinished = is_unfinished(record)  # how long it has trained so far is in its checkpoint
+    label = "not finished" if unfinished else str(result.get("label", ""))
     figure = ", ".join(shown_figure(*one) for one in figures_of(record))
     seconds, model = record.get("train_seconds", 0), str(record.get("model", ""))
     count = parameters_of(record, path)
     parameters = "" if count is None else thousands(count)
-    return str(path), model, figure, label, parameters, f"{seconds:.2f}", stored
+    return str(path), model, figure, label, parameters, "" if unfinished else f"{seconds:.2f}", stored

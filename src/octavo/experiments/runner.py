@@ -84,7 +84,7 @@ class Store:
         if record.get("sha256", digest_of(record)) != digest_of(record):  # older records have none
             return None
         try:
-            check_numbers(record)
+            check_recorded_numbers(record)
             outcome = Outcome.of(record)
             check(outcome)
             files = [self.folder / str(name) for name in outcome.value.get("files", ())]
@@ -136,14 +136,14 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_numbers(value: Any) -> None:
+def check_recorded_numbers(value: Any) -> None:
     """Refuse numbers that nothing can have measured, and with which sums would overflow."""
     if isinstance(value, Mapping):
         for one in value.values():
-            check_numbers(one)
+            check_recorded_numbers(one)
     elif isinstance(value, list):
         for one in value:
-            check_numbers(one)
+            check_recorded_numbers(one)
     elif isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
         raise UserError(f"{value:g} is no number that an experiment measures")
 

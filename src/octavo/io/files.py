@@ -28,7 +28,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     A link is followed; what is no file, such as a pipe or /dev/stdout, cannot be replaced and is written to as it is.
     """
     target = Path(os.path.realpath(path))
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+    if system.is_device(path):
         with _naming(path), open(path, "wb") as file:
             yield file
         return

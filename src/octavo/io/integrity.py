@@ -115,7 +115,7 @@ def check_hashes(path: Path, record: Mapping[str, Any]) -> None:
     if own and own != found:
         raise UserError(f"{path / TENSORS} is damaged: its bytes do not match the hash in it; copy or train it again")
     training = record.get("training", {}).get("finished") is False
-    if found != known.get("tensors", found) and not (training and own and run == known.get("start")):
+    if found != known.get("tensors", found) and not (training and own and run == known.get("start", "")):
         raise UserError(
             f"{path / TENSORS} is not the file that was saved with this run: its sha256 is {found[:12]}..., and "
             f"config.json says {known['tensors'][:12]}...; copy the whole folder again, or train it again"

@@ -41,19 +41,20 @@ class ReadLimits:
     def check_unpacked(self, size: int, file_size: int, path: Path) -> None:
         """Refuse a compressed file of `file_size` bytes (0: not known) that has unpacked to `size` so far."""
         if size > self.unpacked:
-            raise self._refusal(f"{path} unpacks to more than {self.unpacked:,} bytes")
+            raise self._refusal(f"{path} unpacks to more than {self.unpacked:,} bytes", self.unpacked)
         if self.ratio is not None and file_size and size > max(self.unpacked_anyway, self.ratio * file_size):
             raise self._refusal(
                 f"{path} has {file_size:,} bytes and unpacks to more than {size:,}, over {self.ratio} times as many, "
-                "as a file does that was made to fill a disk"
+                "as a file does that was made to fill a disk",
+                size,
             )
 
     def check_total(self, size: int) -> None:
         """Refuse a text that has unpacked to so many bytes, or has left too little of the temporary folder's disk."""
         if size > self.unpacked:
-            raise self._refusal(f"the text unpacks to more than {self.unpacked:,} bytes")
+            raise self._refusal(f"the text unpacks to more than {self.unpacked:,} bytes", self.unpacked)
         disk = shutil.disk_usage(place := tempfile.gettempdir())
-        if disk.free < min(MIN_FREE_BYTES, int(disk.total * MIN_FREE_SHARE)):
+        if disk.free < min(MIN_FREE_BYTES, int(disk.total * MIN_FREE_SHARE), size):  # of a full disk, half of the rest
             raise UserError(
                 f"unpacking the text, {size:,} bytes so far, leaves only {disk.free:,} bytes of {place} free; "
                 "set TMPDIR to a place with more room"
@@ -62,15 +63,16 @@ class ReadLimits:
     def check_whole(self, size: int, name: str) -> None:
         """Refuse a file or a pipe that is read whole and has so many bytes."""
         if size > self.unpacked:
-            raise self._refusal(f"{name} has more than {self.unpacked:,} bytes")
+            raise self._refusal(f"{name} has more than {self.unpacked:,} bytes", self.unpacked)
 
     def check_line(self, size: int, number: int, name: str | Path) -> None:
         """Refuse a line of so many bytes, if not more."""
         if size > self.line:
-            raise self._refusal(f"line {number:,} of {name} has more than {self.line:,} bytes")
+            raise self._refusal(f"line {number:,} of {name} has more than {self.line:,} bytes", self.line)
 
-    def _refusal(self, problem: str) -> UserError:
-        return UserError(f"{problem}; if you trust it, add {FLAG} with a larger size, such as {FLAG} 500GB")
+    def _refusal(self, problem: str, exceeded: int) -> UserError:
+        larger = f"{max(1, round(10 * exceeded / 1e9))}GB"
+        return UserError(f"{problem}; if you trust it, add {FLAG} with a larger size, such as {FLAG} {larger}")
 
 
 def read_limits() -> ReadLimits:

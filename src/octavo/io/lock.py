@@ -18,7 +18,9 @@ from typing import Any
 
 from octavo.errors import UserError
 from octavo.io import system
+from octavo.io.json_text import read_json_file
 
+MAX_HOLDER_BYTES = 1 << 14  # of a lock file
 TRIES = 30  # while others come and go
 HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # locks of whoever calls
 
@@ -33,9 +35,10 @@ def lock_file(path: str | Path) -> Path:
 def locked(path: str | Path | None, doing: str = "trains") -> Iterator[None]:
     """Hold the lock of a folder or a file; refused, with the process that has it, where another one does.
 
-    What is held already may be locked again within. None: there is nothing to lock.
+    What is held already may be locked again within. None, or a pipe, which can have several writers: nothing is locked.
     """
-    if path is None or int(os.environ.get("RANK", "0")):  # of several processes that train together, the first holds it
+    is_led = bool(int(os.environ.get("RANK", "0")))  # of several processes that train together, the first holds it
+    if path is None or is_led or system.is_device(path):
         yield
         return
     file = lock_file(path)
@@ -107,10 +110,16 @@ def _wait_for_holder(file: Path) -> dict[str, Any]:
 def read_holder(file: Path) -> dict[str, Any]:
     """What a lock file says about the process that made it; {} where it says nothing."""
     try:
-        holder = json.loads(file.read_text())
-    except (OSError, ValueError):
+        holder = read_json_file(file, "", MAX_HOLDER_BYTES)
+    except UserError:
         return {}
     return holder if isinstance(holder, dict) else {}
+
+
+def living_holder(path: str | Path) -> dict[str, Any]:
+    """What the lock file of a folder says about the process that works there; {} where that has died."""
+    holder = read_holder(lock_file(path))
+    return holder if _is_alive(holder) else {}
 
 
 def _is_alive(holder: dict[str, Any]) -> bool:
@@ -121,10 +130,12 @@ def _is_alive(holder: dict[str, Any]) -> bool:
         pid = int(holder.get("pid", 0))
     except (ValueError, TypeError):
         return False
+    if not 0 < pid < 1 << 31:
+        return False
     started = holder.get("started")
     if started and system.process_start(pid) != started:
         return False
-    return pid > 0 and system.is_alive(pid)
+    return system.is_alive(pid)
 
 
 def _is_same(handle: int, file: Path) -> bool:

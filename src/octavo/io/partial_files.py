@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ PART = ".part"  # ends the names of what is not whole yet
 OLD = ".old"  # of a folder while another one is renamed to its place, where the system cannot exchange the two
 WORK = "octavo"  # the name of temporary folders
 DRAWN = "[a-z0-9_]{8}"  # what tempfile puts into names
+FOLDER_TRIES, TRY_SECONDS = 200, 0.01  # to lock a folder that somebody else has
 
 
 @contextmanager
@@ -172,7 +174,7 @@ def _sweep(parts: list[Path], folder: Path, held: bool) -> None:
 def _is_dead(part: Path, held: bool) -> bool:
     """Whether no process holds a part."""
     try:
-        handle = os.open(part, os.O_RDONLY | system.NOT_A_LINK)
+        handle = os.open(part, os.O_RDONLY | system.NOT_A_LINK | system.NOT_WAITED_FOR)
     except FileNotFoundError:
         return True
     except OSError:
@@ -201,15 +203,24 @@ def _making(folder: Path) -> Iterator[None]:
     """Within it nobody sweeps the folder: a part that was made, but is not locked yet, would look dead."""
     handle = system.open_folder(folder)
     try:
-        _lock(handle)
+        _lock(handle, FOLDER_TRIES)
         yield
     finally:
         if handle is not None:
             os.close(handle)
 
 
-def _lock(handle: int | None) -> None:
-    """Hold a part, or a folder in which one is made; several may, and a file system without locks is not swept."""
-    if handle is not None:
-        with suppress(OSError):
-            system.lock(handle, shared=True, wait=True)
+def _lock(handle: int | None, tries: int = 1) -> None:
+    """Hold a part, or a folder in which one is made; several may, and a file system without locks is not swept.
+
+    A sweep gives a folder back soon. Whoever has it for longer, as `flock FOLDER octavo ...` has, does not sweep.
+    """
+    for _ in range(tries if handle is not None else 0):
+        try:
+            system.lock(handle, shared=True)  # type: ignore[arg-type]
+        except BlockingIOError:
+            time.sleep(TRY_SECONDS)
+        except OSError:
+            return
+        else:
+            return

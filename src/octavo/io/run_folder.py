@@ -106,13 +106,13 @@ def _take_over(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def replacement(folder: str | Path) -> Path:
+def replacement_folder(folder: str | Path) -> Path:
     """Where the run is trained that is to replace the one in a folder: hidden beside it, until it is finished."""
     real = Path(os.path.realpath(folder))
     return real.with_name(f".{real.name}{NEW}")
 
 
-def replaced(folder: Path) -> Path:
+def final_folder(folder: Path) -> Path:
     """The folder that a run in training is to be in: that of the run which it replaces, or its own."""
     hidden = folder.name.startswith(".") and folder.name.endswith(NEW)
     return folder.with_name(folder.name.removeprefix(".").removesuffix(NEW)) if hidden else folder

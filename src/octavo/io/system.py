@@ -20,6 +20,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux: names are relative to the working 
 LOCKED_BYTE = 1 << 30  # Windows locks bytes, and nobody can read a locked one: so one beyond the end of the file
 NOT_INHERITED = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0)  # by processes that are started
 NOT_A_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows cannot refuse a link; there, only administrators make them
+NOT_WAITED_FOR = getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody writes to
 BINARY = getattr(os, "O_BINARY", 0)
 _seeking = threading.Lock()
 
@@ -34,24 +35,27 @@ def _optional(module: str) -> Any:
 fcntl, msvcrt, resource = map(_optional, ("fcntl", "msvcrt", "resource"))
 
 
-def lock(handle: int, shared: bool = False, wait: bool = False) -> None:
-    """Lock an open file until it is closed; BlockingIOError where another process holds it, unless it may `wait`.
+def lock(handle: int, shared: bool = False) -> None:
+    """Lock an open file until it is closed; BlockingIOError where another process holds it.
 
     Any other OSError means that locks are not to be had here.
     """
     if fcntl is not None:
         try:
-            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise BlockingIOError(error.errno, error.strerror) from error
             raise
     elif msvcrt is not None:
+        place = os.lseek(handle, 0, os.SEEK_CUR)
         os.lseek(handle, LOCKED_BYTE, os.SEEK_SET)
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         except OSError as error:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds it") from error
+        finally:
+            os.lseek(handle, place, os.SEEK_SET)  # where the next byte is written
     else:
         raise OSError(errno.ENOSYS, "there are no file locks on this system")
 
@@ -82,6 +86,11 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_device(path: str | Path) -> bool:
+    """Whether a pipe, a terminal or the like is there: it is written to as it is, not replaced."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def open_folder(path: Path) -> int | None:

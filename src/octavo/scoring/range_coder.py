@@ -314,7 +314,8 @@ def _decode_symbols(decoder: Any, p_LK: Tensor) -> tuple[Tensor, float]:
     """One symbol of each row; a symbol of probability p has at most p + 2**-23 of the coder's range."""
     p = p_LK.cpu().numpy()
     symbol_L = decoder.decode(FAMILY, p)
-    share_L = p[np.arange(len(p)), symbol_L].astype(np.float64) + 2.0 ** (1 - PROBABILITY_BITS)
+    p_L = p[np.arange(len(p)), symbol_L].astype(np.float64) / p.sum(-1)  # the coder scales a row that sums to less
+    share_L = p_L + 2.0 ** (1 - PROBABILITY_BITS)
     return torch.from_numpy(symbol_L).to(p_LK.device, torch.long), float(-np.log2(share_L).sum())
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from octavo.errors import UserError
 from octavo.io.lock import locked
 from octavo.io.partial_files import delete_folder, sweep, sweep_all
-from octavo.io.run_folder import CONFIG, METRICS, STATE, check_out, read_record, replacement
+from octavo.io.run_folder import CONFIG, METRICS, STATE, check_out, read_record, replacement_folder
 from octavo.training.checkpoint import FILE
 from octavo.training.distributed import Team
 
@@ -57,7 +57,7 @@ def _claims(folder: Path, stack: ExitStack) -> bool:
 
 def _is_taken(folder: Path) -> bool:
     """Whether something other than an empty folder, which a killed process may have made, is there."""
-    if replacement(folder).exists():
+    if replacement_folder(folder).exists():
         return True
     return os.path.lexists(folder) and not (os.path.isdir(folder) and not os.listdir(folder))
 
@@ -75,14 +75,14 @@ def check_free(folder: Path | None, force: bool) -> None:
 
 def training_place(folder: Path) -> Path:
     """The folder in which a run is, or was last, being trained: its own, or that of one that is to replace it."""
-    hidden = replacement(folder)
+    hidden = replacement_folder(folder)
     return hidden if (hidden / CONFIG).is_file() else folder
 
 
 def new_place(folder: Path, force: bool) -> Path:
     """The folder in which a new run is to be trained: hidden, where a run stands that must not be lost before."""
     if force and (folder / CONFIG).is_file() and (_is_finished(folder) or _has_checkpoint(folder)):
-        return replacement(folder)
+        return replacement_folder(folder)
     return folder
 
 
@@ -106,7 +106,7 @@ def tidy(folder: Path) -> None:
 
     The caller holds the lock of the folder.
     """
-    real, hidden = Path(os.path.realpath(folder)), replacement(folder)
+    real, hidden = Path(os.path.realpath(folder)), replacement_folder(folder)
     for place in (real, hidden):
         sweep(place, held=True)
         if (place / CONFIG).is_file():
@@ -138,8 +138,8 @@ def _is_done(hidden: Path, folder: Path) -> bool:
 
 def remove_replacement(folder: Path) -> None:
     """Delete the hidden run of a folder, which is in its place by now, or is to be replaced itself."""
-    if replacement(folder).is_dir():
-        delete_folder(replacement(folder))
+    if replacement_folder(folder).is_dir():
+        delete_folder(replacement_folder(folder))
 
 
 def log_length(folder: Path | None) -> int:

@@ -157,6 +157,8 @@ class TrainedRun:
             with verified(path, record):
                 return cls.read_folder(path, record, **given)
         except UserError as error:
+            if str(error).startswith(str(path)):  # it names the run's file, and what is wrong with it
+                raise
             raise UserError(f"{path} is damaged or foreign: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
             reason = str(error) if isinstance(error, ValueError) else repr(error)

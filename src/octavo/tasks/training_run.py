@@ -27,9 +27,9 @@ from octavo.io.run_folder import (
     REPORT,
     STATE,
     check_out,
+    final_folder,
     read_record,
-    replaced,
-    replacement,
+    replacement_folder,
     write_record,
 )
 from octavo.tasks.run_place import (
@@ -225,7 +225,7 @@ def train_run(
             run.place = training_place(folder)
             return run.resume_same(described, run.place)
         if folder is not None and hidden:
-            run.place = replacement(folder)
+            run.place = replacement_folder(folder)
         return run.begin(described, began)
 
 
@@ -233,7 +233,7 @@ def resume_run(path: str | Path, budget: str | None = None, measure: bool = True
     """Go on with a run that was stopped or killed, as if it had not been; or, with a larger budget, with any run that
     was trained step by step.
     """
-    path = replaced(Path(path))
+    path = final_folder(Path(path))
     with locked(path, "resumes"), saying_how_to_resume(path):
         if not int(os.environ.get("RANK", "0")):
             tidy(path)

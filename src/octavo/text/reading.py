@@ -172,10 +172,11 @@ def _parquet_values(column: Any) -> Iterator[Any]:
     if not pyarrow.types.is_dictionary(column.type):
         yield from column.to_pylist()
         return
-    words = column.dictionary
+    words, used = column.dictionary, column.indices.unique()  # the dictionary is that of many batches
     raw = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.large_binary()}.get(words.type)
-    known = (words if raw is None else words.view(raw)).to_pylist()
-    yield from (None if index is None else known[index] for index in column.indices.to_pylist())
+    values = (words if raw is None else words.view(raw)).take(used)
+    known = dict(zip(used.to_pylist(), values.to_pylist(), strict=True))
+    yield from (known[index] for index in column.indices.to_pylist())
 
 
 def _text_of(record: dict[str, Any], field: str, place: str, errors: Errors) -> bytes:

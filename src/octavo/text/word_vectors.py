@@ -181,7 +181,8 @@ def _parse(path: Path, wanted: set[bytes] | None) -> Vectors:
         word, values = _row(line, dim, path, at)
         rows += 1
         if rows % MANY_ROWS == 0:
-            check_memory(2 * numbers.itemsize * len(numbers) + WORD_BYTES * len(place), f"reading {path}")
+            copied = numbers.itemsize * len(numbers)  # at most, while the array grows
+            check_memory(copied + WORD_BYTES * len(place), f"reading {path}")
             if 2 * repeated > rows:
                 raise UserError(f"{path} repeats words in {repeated:,} of its first {rows:,} rows; {TEXT_FORMAT}")
         if word in place:

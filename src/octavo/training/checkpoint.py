@@ -95,11 +95,12 @@ class Checkpoint:
 def _check_whole(path: Path, folder: Path) -> None:
     """Refuse a checkpoint whose bytes have changed, or that belongs to another run."""
     found, own, run = hash_tensors(path)
-    if own and own != found:
+    known = _run_of(folder).get("run", "")
+    if own != found and (own or known):  # only checkpoints of old runs have no hash
         raise UserError(
             f"{path} is damaged: its bytes do not match the hash in it; copy the run again, or train it anew"
         )
-    if (known := _run_of(folder).get("run", "")) and run != known:
+    if known and run != known:
         raise UserError(f"{path} is the checkpoint of another run; copy the whole folder again, or train the run anew")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from octavo.errors import NotNumbersError
 from octavo.training.checkpoint import Position
 from octavo.training.distributed import Team
 from octavo.training.schedule import Budget
@@ -62,7 +63,10 @@ class EvaluationPace:
         on_part = stage.validate_part
         if not at.validation_part:
             (at.validation_part,) = team.agree(1.0 if on_part is None else self.choose_part(on_part, at))
-        measured = stage.validate() if on_part is None or at.validation_part == 1 else on_part(at.validation_part)
+        try:
+            measured = stage.validate() if on_part is None or at.validation_part == 1 else on_part(at.validation_part)
+        except NotNumbersError:  # the weights are worse than any others; training may still recover
+            measured = {stage.best: math.nan} if stage.best else {}
         return dict(zip(measured, team.agree(*measured.values()), strict=True))
 
     def choose_part(self, measure: Callable[[float], Any], at: Position) -> float:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from octavo.core import eval_mode, map_state, select, state_from, tensors_of
 from octavo.errors import Stopped, UserError
-from octavo.io.run_folder import BOARD, METRICS, replaced
+from octavo.io.run_folder import BOARD, METRICS, final_folder
 from octavo.training.checkpoint import Checkpoint, Position, any_not_finite, carried_state, check_shapes, copies
 from octavo.training.checkpoint import write_weights as write_best
 from octavo.training.distributed import Team, joined, placed_like, swapped, unsharded, whole
@@ -332,7 +332,7 @@ class Loop:
         try:
             if self.folder is not None:
                 captured.save(self.folder)
-                where = f"go on with: octavo resume {replaced(self.folder)}"
+                where = f"go on with: octavo resume {final_folder(self.folder)}"
         finally:
             self.team.wait()  # when one process has left, torchrun ends the others
         if not self.team.leads:

@@ -15,7 +15,7 @@ from octavo.exercises.framework.answers import Function
 from octavo.exercises.framework.exercise import Part
 from octavo.exercises.framework.isolation import Backend, CaseResult, IsolationError, call_functions, choose_backend
 from octavo.exercises.framework.limits import Limits
-from octavo.io.system import NOT_A_LINK, NOT_INHERITED
+from octavo.io.system import NOT_A_LINK, NOT_INHERITED, NOT_WAITED_FOR
 
 MAX_SOURCE_BYTES = 1 << 20  # of all Python files of one student
 MAX_SHOWN_CHARACTERS = 60  # of a file's name in a message
@@ -90,7 +90,7 @@ def _read_source(answers: Path, name: str, others: Mapping[str, bytes]) -> bytes
     if os.path.basename(name) != name:
         raise missing
     try:
-        handle = os.open(answers.parent / name, os.O_RDONLY | NOT_A_LINK | NOT_INHERITED | getattr(os, "O_NONBLOCK", 0))
+        handle = os.open(answers.parent / name, os.O_RDONLY | NOT_A_LINK | NOT_INHERITED | NOT_WAITED_FOR)
     except (OSError, ValueError):
         raise missing from None
     with os.fdopen(handle, "rb") as file:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from octavo.config import from_json, plain_json
 from octavo.errors import UserError
-from octavo.experiments.runner import check_numbers
+from octavo.experiments.runner import check_recorded_numbers
 from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size, thousands
 from octavo.io.json_text import read_json_file
@@ -110,7 +110,7 @@ class CompareRow:
     def of(cls, record: Mapping[str, Any]) -> CompareRow:
         """The row of a JSON object; what is not of its kind, or not possible, is refused."""
         row = from_json(cls, record)
-        check_numbers(record)
+        check_recorded_numbers(record)
         if (row.bits_per_byte or 0.0) < 0 or row.impossible < 0:
             raise UserError(f"bits per byte must not be negative: {row.model} has {row.bits_per_byte}")
         infinite = row.impossible > 0 and row.error is None
@@ -212,7 +212,7 @@ class Comparison:
         """The comparison of a JSON object; what is not of its kind is refused."""
         known = {one.name: record[one.name] for one in fields(cls) if one.name in record}
         rows = tuple(CompareRow.of(row) for row in record["rows"])
-        check_numbers(known)
+        check_recorded_numbers(known)
         if wrong := wrong_kind({key: value for key, value in known.items() if value is not None}, KINDS):
             raise UserError(wrong)
         return cls(**{**known, "rows": rows, "advice": tuple(record["advice"]), "folder": folder})

@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 from torch import Tensor
 
-from octavo.errors import UserError
+from octavo.errors import NotNumbersError, UserError
 
 
 def check_positive(name: str, value: int, example: int) -> None:
@@ -39,7 +39,7 @@ def check_choices(config: Any) -> None:
 def check_numbers(values: Tensor, what: str) -> Tensor:
     """The values that a model has computed; NaN and infinities, which damaged weights lead to, are refused."""
     if not bool(values.isfinite().all()):
-        raise UserError(
+        raise NotNumbersError(
             f"{what} must be numbers, and the model computes others: its weights are damaged, or its training has "
             "failed; train it again"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel
 
 from octavo.errors import UserError
+from octavo.io.lock import living_holder
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
 from octavo.io.run_index import IndexedRun, Version
 from octavo.studio.server.app import HTML, Studio
@@ -27,7 +29,7 @@ from octavo.tasks import run_rows
 from octavo.training.metrics_log import rows_and_length
 
 MAX_READ_BYTES = 1 << 20  # of a metrics.jsonl in one request
-ACTIVE_SECONDS = 60  # since its last row in which an unfinished run counts as being trained
+ACTIVE_SECONDS = 60  # since its last row in which an unfinished run counts as being trained on another machine
 COLUMN_NAME, MAX_COLUMNS = re.compile(r"[a-z][a-z0-9_]{0,39}"), 24  # of a curve
 MAX_EVENTS = 50  # in one response
 PAGES: dict[str, tuple[str, ...]] = {  # that show a run, by its task
@@ -132,7 +134,6 @@ class RunRows:
         entries = self._entries(runs, ticket)
         current = self.studio.training.current()
         trained = current.run if current is not None and current.state != "ended" else None
-        just_stopped = current.run if current is not None else None
         reasons: dict[ResumeNeeds, str] = {}  # many runs were trained on the same text
         rows = []
         for run, entry in zip(runs, entries, strict=True):
@@ -141,7 +142,7 @@ class RunRows:
                 if entry.needs not in reasons:
                     reasons[entry.needs] = why_not_by_needs(entry.needs, self.studio.root)
                 reason = reasons[entry.needs]
-            state = _state(run, entry.unfinished, not reason, trained, just_stopped)
+            state = _state(run, entry.unfinished, not reason, trained)
             if "resume_command" in state:
                 state["resume_command"] = public_command(state["resume_command"], self.studio.root)
             rows.append(entry.row | state)
@@ -160,18 +161,22 @@ class RunRows:
         return list(entries.values())
 
 
-def _state(
-    run: IndexedRun, unfinished: bool, resumable: bool, trained: str | None, just_stopped: str | None
-) -> dict[str, Any]:
+def _state(run: IndexedRun, unfinished: bool, resumable: bool, trained: str | None) -> dict[str, Any]:
     """The part of a row that may change while the run's files do not."""
     if run.name == trained:
         return {"state": "training"}
     if not unfinished:
         return {"resumable": resumable}
-    age = time.time_ns() - _modified(run.path / METRICS)
-    if age < ACTIVE_SECONDS * 1_000_000_000 and trained is None and run.name != just_stopped:
-        return {"state": "training"}  # elsewhere
+    if _is_trained_elsewhere(run.path):
+        return {"state": "training"}
     return {"state": "stopped", "resumable": resumable, "resume_command": resume_command(run.path)}
+
+
+def _is_trained_elsewhere(path: Path) -> bool:
+    """By its lock; whether a process of another machine lives, only its metrics tell."""
+    holder = living_holder(path)
+    age = time.time_ns() - _modified(path / METRICS)
+    return bool(holder) and (holder.get("host") == socket.gethostname() or age < ACTIVE_SECONDS * 1_000_000_000)
 
 
 def _current_entry(studio: Studio, run: IndexedRun, before: RowEntry | None) -> RowEntry:
