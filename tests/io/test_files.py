@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -320,3 +321,15 @@ def test_files_of_others_in_a_folder_that_is_filled_stay(tmp_path: Path) -> None
     with filled_folder(tmp_path, ("one",)) as place:
         write(place / "one", "new")
     assert sorted(os.listdir(tmp_path)) == ["mine", "one"]
+
+
+def test_more_files_may_be_open_where_the_system_lets_them_and_never_fewer() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        system.allow_open_files(300)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, hard)
+        system.allow_open_files(200)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -19,6 +19,7 @@ from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
 from octavo.studio import ModelCache
+from octavo.studio.server import model_cache
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import COOKIE, MAX_BODY_BYTES, RequestGuard
 from octavo.studio.server.scheduler import Busy, ClientDisconnected, FairLock, RequestTimeout, Scheduler, Ticket
@@ -241,6 +242,23 @@ def test_work_ends_when_its_reader_leaves() -> None:
         return ended
 
     assert asyncio.run(scene()) == ["ClientDisconnected"]
+
+
+def test_a_librarys_panic_while_a_run_is_loaded_is_an_error_and_the_next_request_tries_again(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Panic(BaseException):
+        """As libraries in Rust raise it: no Exception."""
+
+    def panic(_: Path) -> None:
+        raise Panic("index out of range")
+
+    models, ticket = ModelCache(runs, device="cpu"), Ticket(FairLock())
+    with monkeypatch.context() as patched:
+        patched.setattr(model_cache, "load", panic)
+        with pytest.raises(UserError, match="kn could not be read: Panic: index out of range; train it again"):
+            models.get("kn", ticket)
+    assert models.get("kn", ticket).model is not None
 
 
 def test_work_that_takes_too_long_is_stopped() -> None:

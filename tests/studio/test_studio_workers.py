@@ -219,7 +219,7 @@ def test_a_page_that_is_opened_after_an_idle_hour_starts_another_worker(runs: Pa
     studio.close()
 
 
-def test_where_no_process_can_be_started_the_client_is_told_to_try_again(
+def test_where_no_process_can_be_started_the_answer_is_to_try_again(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_process(_: Any) -> None:
