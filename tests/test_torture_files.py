@@ -28,6 +28,12 @@ SAMPLE = {"read-runs": 300, "read-archives": 80, "read-models": 150, "read-data"
           "read-courses": 12}  # fmt: skip
 EVAL = "eval {x} {s}/texts/short.txt --json"
 FOUND: list[tuple[str, str, str, list[Any]]] = [
+    ("runs/mle", "config.json", "list {x} --json", ["json", ["newline"], "nest", "5000"]),
+    ("runs/stopped-vit", "config.json", "resume {x} --json", ["json", ["images", "name"], "drop", "[1, 2]"]),
+    ("texts/images", "light/001.png",
+     "train vit {x} --patch 4 --width 8 --layers 1 --heads 2 --budget 1steps --out {o}/run", ["fifo"]),
+    ("files/compare", "comparison.csv",
+     "compare {s}/texts/text.txt --models bag,kn3 --no-prove --out {x} --json", ["fifo"]),
     ("runs/stopped-dan", "state/training.safetensors", "resume {x} --json", ["tensor", 52, 979797, "nan"]),
     ("runs/kn3", "model.safetensors", "train mix {s}/texts/text.txt --parts {x} {s}/runs/bag --out {o}/run --json",
      ["tensor", 22, 695583, "scale 50"]),

@@ -103,7 +103,9 @@ def _labels(folders: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*") if path.suffix.lower() in ENDINGS) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.glob("*") if path.suffix.lower() in ENDINGS and path.is_file())
 
 
 def _read_header(path: Path) -> tuple[str, tuple[int, int]]:

@@ -29,6 +29,7 @@ from octavo.io.json_text import parse_json, read_json_file
 from octavo.io.lock import locked
 from octavo.io.partial_files import delete_folder, is_part, sweep_all
 from octavo.io.run_folder import COMPARISON, CONFIG
+from octavo.io.system import is_device
 from octavo.models.parts.checks import check_positive
 
 HEADER, CELLS = "experiment.json", "cells"
@@ -55,6 +56,9 @@ class Store:
         do not matter; a new store may be made in a folder with files of the names `ours`.
         """
         store, path = cls(folder), folder / HEADER
+        for one in folder.iterdir() if folder.is_dir() else ():
+            if is_device(one):  # it would be written to, and waited for
+                raise UserError(f"{one} is no file; delete it, or choose another --out")
         if not path.is_file():
             check_folder(folder, kind, ours)
             _write(path, {"format": FORMAT, "experiment": kind, "octavo": __version__, "common": dict(common)})
