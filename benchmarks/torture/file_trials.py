@@ -103,7 +103,7 @@ def damage(target: Path, mutations: Sequence[Mutation], work: Path, seeds: Path)
     """Change the file; returns whether the trial is to run without root's rights."""
     changes = [one for one in mutations if one[0] not in PLACES and one != REHASH]
     if changes:
-        target.write_bytes(mutate(target.read_bytes(), changes, seeds, target.suffix))
+        target.write_bytes(mutate(target.read_bytes(), changes, seeds, target.suffix)[:LARGEST_FILE_BYTES])
     if REHASH in mutations:
         put_hashes_right(target)
     for (name,) in (one for one in mutations if one[0] in PLACES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -253,6 +254,38 @@ def test_nine_who_left_work_that_cannot_be_interrupted_keep_nobody_waiting() -> 
         return seconds
 
     assert asyncio.run(scene()) < 5
+
+
+def test_a_request_that_is_cancelled_while_it_waits_for_its_thread_leaves_nothing_behind() -> None:
+    reported: list[dict[str, Any]] = []
+
+    async def scene() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        scheduler, begun, ended, reader = Scheduler(), threading.Event(), threading.Event(), Reader()
+
+        def deaf(ticket: Ticket) -> None:
+            begun.set()
+            ended.wait(30)
+            ticket.check()
+
+        doing = asyncio.ensure_future(scheduler.run(reader, deaf))
+        await asyncio.to_thread(begun.wait, 10)
+        doing.cancel()
+        await asyncio.sleep(0.05)
+        doing.cancel()  # once more, while it waits for the thread
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        assert scheduler.late_threads == 1
+        ended.set()
+        for _ in range(100):
+            if scheduler.late_threads == 0:
+                break
+            await asyncio.sleep(0.02)
+        assert (scheduler.late_threads, scheduler.admitted_requests) == (0, 0)
+
+    asyncio.run(scene())
+    gc.collect()
+    assert reported == []
 
 
 def with_turn(ticket: Ticket) -> int:

@@ -18,7 +18,13 @@ CHUNK_BYTES = 2 << 20  # read at a time: large enough for numpy's loops, small e
 ZSTD_INPUT_BYTES = 1 << 12  # compressed bytes at a time; small, because four of them can hold 128 kB
 STDIN = "-"
 COPIES = 4  # of a file that is read whole, which memory must have room for: its bytes, its text, what is made of it
-COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": open}
+
+
+def _open_xz(path: Path, mode: str) -> Any:
+    return lzma.open(path, mode, format=lzma.FORMAT_XZ)  # the older format has no beginning that could be checked
+
+
+COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": _open_xz, ".zst": open}
 
 
 def stream(path: Path, unpack: bool = True) -> Iterator[bytes]:

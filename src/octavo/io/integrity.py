@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +29,7 @@ HASHES = "sha256"  # in config.json, and in the header of a file of tensors
 BLANK = "0" * 64
 OWN_HASH = re.compile(rb'"sha256": "([0-9a-f]{64})"')
 OWN_RUN = re.compile(rb'"run": "([0-9a-f]{64})"')
+HASHED_BESIDE_BYTES = 1 << 25  # of a file; Python waits for ever for a thread that finds no memory to begin
 MAX_HEADER_BYTES = 100_000_000  # as the safetensors library has it
 LARGE = 1 << 20  # bytes, from which on hashing them beside the writing is worth a thread
 
@@ -92,12 +94,17 @@ def hash_tensors(path: Path) -> tuple[str, str, str]:
 def verified(path: Path, record: Mapping[str, Any]) -> Iterator[None]:
     """Read a run's files within it: at its end, files whose hashes are not those of the record are refused.
 
-    Hashing goes on in a thread of its own meanwhile. What is wrong with the files themselves is said by their readers.
+    Large files are hashed in a thread of their own meanwhile. What is wrong with the files themselves is said by their
+    readers.
     """
     if HASHES not in record and VERBOSE.get():
         print(
             f"note: {path} was saved without hashes, by an earlier version: its files are not verified", file=sys.stderr
         )
+    if not os.path.isfile(path / TENSORS) or os.path.getsize(path / TENSORS) < HASHED_BESIDE_BYTES:
+        yield
+        check_hashes(path, record)
+        return
     with ThreadPoolExecutor(1) as beside:
         checking = beside.submit(check_hashes, path, record)
         yield

@@ -181,7 +181,7 @@ class Scheduler:
     async def run(self, request: Request, function: Callable[..., R], *args: Any, place: str = "thread") -> R:
         """function(ticket, *args) in a thread; cancelled when the client disconnects."""
         async with self._admitted(request, place) as (ticket, left):
-            working = asyncio.get_running_loop().run_in_executor(self._pool, _begin, function, ticket, *args)
+            working = self._start(function, ticket, *args)
             try:
                 return await _within_time(working, ticket, left)  # type: ignore[no-any-return]
             finally:
@@ -202,7 +202,7 @@ class Scheduler:
                         ticket.check()
                     loop.call_soon_threadsafe(ready.put_nowait, item)
 
-            producing = loop.run_in_executor(self._pool, _begin, produce, ticket)
+            producing = self._start(produce, ticket)
             producing.add_done_callback(lambda _: ready.put_nowait(end))
             try:
                 while (item := await _within_time(ready.get(), ticket, left)) is not end:
@@ -236,22 +236,24 @@ class Scheduler:
             if not self._clients[client]:
                 del self._clients[client]
 
+    def _start(self, function: Callable[..., R], ticket: Ticket, *args: Any) -> asyncio.Future[R]:
+        working = asyncio.get_running_loop().run_in_executor(self._pool, _begin, function, ticket, *args)
+        # Its error is raised where somebody still waits for it; asyncio shall not report it where nobody does.
+        working.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return working
+
     async def _wait_for_end(self, working: asyncio.Future[Any]) -> None:
         """Wait until cancelled work ends, but not for ever: beyond a second its place is given to the next."""
         seconds = STOP_SECONDS if self.late_threads < MAX_LATE_THREADS else None
-        await asyncio.wait({working}, timeout=seconds)
-        if working.done():
-            if not working.cancelled():
-                working.exception()  # which was raised where somebody still listened
-            return
-        self.late_threads += 1
+        try:
+            await asyncio.wait({working}, timeout=seconds)
+        finally:  # also where this request itself is cancelled while it waits
+            if not working.done():
+                self.late_threads += 1
+                working.add_done_callback(self._end_late)
 
-        def ended(done: asyncio.Future[Any]) -> None:
-            self.late_threads -= 1
-            if not done.cancelled():
-                done.exception()
-
-        working.add_done_callback(ended)
+    def _end_late(self, _: asyncio.Future[Any]) -> None:
+        self.late_threads -= 1
 
     def close(self) -> None:
         """Start nothing new."""
@@ -282,11 +284,12 @@ async def _within_time(work: Awaitable[Any], ticket: Ticket, left: asyncio.Futur
     try:
         await asyncio.wait({task, left}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:  # the server shuts down; or the reader of a stream has left, who reads no error
-        task.cancel()
+        if task is not work:  # what already runs in a thread ends by its ticket
+            task.cancel()
         raise Busy("the studio is shutting down; start it again") from None
     if task.done():
         return task.result()
-    if task is not work:  # what already runs in a thread ends by its ticket
+    if task is not work:
         task.cancel()
     ticket.check()
     raise ticket.timeout()
