@@ -123,7 +123,7 @@ def test_its_tokenizer_is_lossless_and_begins_as_the_file_says(small: Path) -> N
         ({"llama.context_length": (U32, (1 << 32) - 1)}, "context must have"),
         ({"llama.attention.head_count_kv": (U32, 3)}, "kv_heads must divide heads"),
         ({"llama.attention.head_count": (U32, 0)}, "heads|sizes"),
-        ({"llama.feed_forward_length": (U32, 1 << 31)}, "shape"),
+        ({"llama.feed_forward_length": (U32, 1 << 31)}, "must be at most"),
         ({"llama.embedding_length": (U32, 64), "llama.rope.dimension_count": (U32, 16)}, "shape"),
         ({"llama.attention.layer_norm_rms_epsilon": (F32, -1.0)}, "norm_eps"),
         ({"llama.block_count": (STRING, "two")}, "must be int"),
