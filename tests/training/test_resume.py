@@ -477,15 +477,15 @@ def test_a_run_killed_before_its_first_checkpoint_is_taken_up_from_the_start(
 def test_a_finished_run_is_lost_only_when_the_one_in_its_place_is_finished(
     text: Path, tmp_path: Path, killed_at: Callable[[int], None]
 ) -> None:
-    run, aside = tmp_path / "run", tmp_path / "run.before"
+    run = tmp_path / "run"
     weights = train("gru", text, run, seed=1).model.state_dict()
     killed_at(5)
     with pytest.raises(KilledError):
         train("gru", text, run, seed=2, force=True)
-    torch.testing.assert_close(octavo.load(aside).model.state_dict(), weights, rtol=0, atol=0)
+    torch.testing.assert_close(octavo.load(run).model.state_dict(), weights, rtol=0, atol=0)
     octavo.resume(run, measure=False)
-    assert not aside.exists()
     assert octavo.load(run).record["seed"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_interrupted_while_measuring_it_says_how_to_go_on(
