@@ -154,7 +154,7 @@ def make_folder(many: Path, runs: Path, count: int) -> None:
 def validation_text() -> str:
     path = where("shakespeare")
     if path is None:
-        sys.exit("this benchmark reads tiny Shakespeare, which is not installed: octavo data fetch shakespeare")
+        sys.exit("this benchmark reads tiny Shakespeare, which is not installed: octavo data get shakespeare")
     text = Path(path).read_text(encoding="utf-8")
     return text[len(text) * 9 // 10 :]
 

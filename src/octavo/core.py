@@ -34,6 +34,11 @@ class LanguageModel(nn.Module, Generic[S]):
     begin: int
 
     @property
+    def adaptive(self) -> bool:
+        """Whether it goes on learning while it reads; its state then holds what it has learnt since `start`."""
+        return False
+
+    @property
     def begin_resets(self) -> bool:
         """Whether processing `begin` forgets everything before it."""
         return False
