@@ -72,7 +72,7 @@ clean:
 .venv/.ok: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "octavo needs Python 3.11 or newer, not " + sys.version.split()[0] + "; try make PYTHON=python3.11")'
 	test -x .venv/bin/pip || $(PYTHON) -m venv .venv
-	$(PIP) install -c constraints.txt -e .
+	$(PIP) install -c constraints.txt -e '.[fast]'
 	touch $@
 
 .venv/.ok-dev: .venv/.ok

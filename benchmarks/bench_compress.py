@@ -25,7 +25,8 @@ import torch
 import octavo
 from measure import parser, print_header, print_machine, print_row
 from octavo.core import eval_mode
-from octavo.scoring.range_coder import choose_streams, compress_bytes, decompress_bytes, read_header
+from octavo.scoring.archive import read_header
+from octavo.scoring.range_coder import choose_streams, compress_bytes, decompress_bytes
 from octavo.tasks.corpus import held_out
 
 MODELS = ("kn7", "gpt", "gru", "mix")

@@ -19,6 +19,7 @@ import octavo
 from measure import median_spread, octavo_command, parser, print_machine, rates, run_command, time_call
 from octavo.experiments.compare.compressors import COMPRESSORS, best_way, known_text
 from octavo.scoring import range_coder as coder
+from octavo.scoring.archive import read_header
 from octavo.tasks.run import Run
 from octavo.text import Split, open_corpus
 
@@ -94,7 +95,7 @@ def compression(run: Run, name: str, data: bytes) -> None:
         compressing.append(compressed - began)
         restoring.append(time.perf_counter() - compressed)
     claim = score.bits / 8
-    streams = coder.read_header(archive)[0].streams
+    streams = read_header(archive)[0].streams
     excess = len(archive) / claim - 1
     print(f"\n{name}: {len(data):,} bytes, claimed {claim:,.0f}, archive {len(archive):,} ({excess:+.3%})")
     speeds = [median_spread(rates(len(data) / 1e3, seconds), 0) for seconds in (compressing, restoring)]

@@ -13,7 +13,7 @@ from octavo.models.bigram import BigramConfig
 from octavo.models.bigram_training import fit_bigram
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix, MixConfig
-from octavo.models.ngram import NGram, NGramConfig
+from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig, NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
@@ -33,6 +33,10 @@ def text(length: int = 600, seed: int = 1, vocab: int = VOCAB) -> Tensor:
 
 def ngram(**config: Any) -> NGram:
     return NGram.fit(text(), NGramConfig(**config), VOCAB, NEWLINE)
+
+
+def adaptive_ngram(**config: Any) -> AdaptiveNGram:
+    return AdaptiveNGram.fit(text(), AdaptiveNGramConfig(**config), VOCAB, NEWLINE)
 
 
 def mixed(*parts: LanguageModel[Any]) -> Mix:
@@ -81,6 +85,11 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "stupid": ngram(order=4, estimator="stupid"),
             "pruned": ngram(order=4, prune=(0, 1, 2)),
             "sentences": ngram(order=4, sentences=True),
+        },
+        "adaptive-ngram": {
+            **{f"order-{n}": adaptive_ngram(order=n) for n in (1, 2, 5)},
+            "fixed discounts": adaptive_ngram(order=4, discount_rate=0.0),
+            "sentences": adaptive_ngram(order=4, sentences=True),
         },
         "bigram": {
             "trained": fit_bigram(text(), BigramConfig(dim=4, hidden=6, steps=100), VOCAB, seeded_generator(1))

@@ -14,7 +14,7 @@ from typing import Any
 
 from torture.campaign import Attack, Outcome, Result
 from torture.faults import ARM, HOW, has_library, read_counter
-from torture.network_attacks import malicious_mirror, missing
+from torture.network_attacks import OTHER_TOOLS, malicious_mirror, missing
 from torture.processes import end_session, session_processes
 from torture.trees import differences, tree
 
@@ -94,7 +94,9 @@ def start(mirror: Any, way: str, folder: Path, more: dict[str, str] | None = Non
     home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)
     words, environment = mirror.command("honest", way, folder / "cache", LIMIT_S)
-    environment |= {"TMPDIR": str(home), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"} | (more or {})
+    environment |= {"TMPDIR": str(home), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", **OTHER_TOOLS} | (
+        more or {}
+    )
     return subprocess.Popen(
         words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,

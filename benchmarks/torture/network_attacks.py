@@ -22,6 +22,7 @@ START_SECONDS = 90.0  # that a studio may take to answer for the first time
 BATCH_REQUESTS = 1000  # of one trial
 SCHEMA_EXAMPLES = 20  # requests that schemathesis makes up for each address and way of asking in one trial
 DOWNLOAD_SECONDS = 90.0  # after which a download hangs
+OTHER_TOOLS = {"RUSTUP_HOME": str(Path.home() / ".rustup")}  # pip asks for rustc's version, which writes into HOME
 RUNS = {  # what the studio shows: one run of each task, in a second or two each
     "kn": "train ngram {t}/text.txt --order 3 --tokenizer char",
     "gru": "train gru {t}/text.txt --width 8 --layers 1 --budget 4steps --tokenizer char --device cpu",
@@ -212,7 +213,7 @@ class MirrorAttack(Attack):
         home.mkdir()
         with malicious_mirror().MaliciousMirror() as mirror:
             words, environment = mirror.command(attack, way, cache)
-            environment |= {"TMPDIR": str(home), "HOME": str(home)}
+            environment |= {"TMPDIR": str(home), "HOME": str(home), **OTHER_TOOLS}
             done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
         lines = done.stderr.splitlines()
         said = f"{attack} by {way}: "

@@ -116,6 +116,9 @@ class LanguageModel(nn.Module, Generic[S]):
         """The fast way to continue from a state token by token, for about so many tokens: few need less preparation."""
         return Session(self, state)
 
+    def text_coder(self) -> Any:
+        """A coder of its own for whole texts (`octavo.ops.range_coding.TextCoder`), or None: each token is a call."""
+
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Set the model's own buffers and parameters to what was saved; a foreign or damaged set is refused."""
         own = self.own_tensors()

@@ -19,7 +19,8 @@ from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.io.progress import listening
 from octavo.scoring import range_coder as coder
-from octavo.scoring.range_coder import Header, compress_bytes, decompress_bytes
+from octavo.scoring.archive import MAGIC, Header, read_header, write_header
+from octavo.scoring.range_coder import compress_bytes, decompress_bytes
 from tiny_models import Bytes, Dropped, Markov, Recurrent, random_markov
 
 MINE, OTHER = b"model-01", b"model-02"
@@ -37,7 +38,7 @@ def claimed_bits(model: LanguageModel[Any], tokens: Tensor, streams: int) -> flo
 
 
 def forged(archive: bytes, header: Header, words: bytes = b"") -> bytes:
-    return coder.write_header(header, words) + words
+    return write_header(header, words) + words
 
 
 @pytest.mark.parametrize("streams", [None, 1, 2, 7, 64])
@@ -47,7 +48,7 @@ def test_the_bytes_come_back_and_the_size_is_the_claim(length: int, streams: int
     for model in (random_markov(257), Recurrent(257, seed=1, scale=0.5)):  # no token is below 2**-24 here
         archive = compress_bytes(model, Bytes(), data, MINE, streams)
         assert decompress_bytes(model, Bytes(), archive, MINE) == data
-        used = coder.read_header(archive)[0].streams
+        used = read_header(archive)[0].streams
         assert used == max(1, min(streams, length)) if streams else 1 <= used <= 3
         bits = claimed_bits(model, torch.from_numpy(Bytes().encode(data)).long(), used) if length else 0
         assert len(archive) <= 1.001 * bits / 8 + 64
@@ -69,7 +70,7 @@ def test_logits_in_single_precision_come_back_too() -> None:
 def test_an_empty_file_is_a_header_of_less_than_forty_bytes() -> None:
     archive = compress_bytes(random_markov(257), Bytes(), b"", MINE)
     assert len(archive) < 40
-    assert len(coder.write_header(Header(MINE, MINE, 10**11, 10**12, 512), b"")) <= 40
+    assert len(write_header(Header(MINE, MINE, 10**11, 10**12, 512), b"")) <= 40
 
 
 def test_a_long_certain_text_costs_nearly_nothing_and_comes_back() -> None:
@@ -176,13 +177,13 @@ def test_every_changed_byte_and_every_cut_is_refused() -> None:
 def test_each_refusal_has_its_own_line() -> None:
     model, data = random_markov(257), some_bytes(40)
     archive = compress_bytes(model, Bytes(), data, MINE)
-    newer, older = archive[:4] + b"\3" + archive[5:], archive[:4] + b"\0" + archive[5:]
+    newer, older = archive[:4] + b"\4" + archive[5:], archive[:4] + b"\0" + archive[5:]
     for wrong, identity, line in (
         (b"PK\3\4" + archive[4:], MINE, "not an octavo archive"),
         (archive[:20], MINE, "cut off: 20 bytes"),
         (b"", MINE, "cut off: 0 bytes"),
         (archive[:-4], MINE, "damaged or cut off"),
-        (newer, MINE, "has version 3; install a newer octavo"),
+        (newer, MINE, "has version 4; install a newer octavo"),
         (older, MINE, "has version 0; it is damaged"),
         (archive, OTHER, "opens only with the model that wrote it"),
     ):
@@ -205,7 +206,7 @@ class Sessional(Recurrent):
 def test_archives_are_written_with_sessions_and_those_of_version_1_are_still_restored() -> None:
     model, data = Sessional(257, seed=1, scale=0.5), some_bytes(300)
     archive = compress_bytes(model, Bytes(), data, MINE, 3)
-    header, words = coder.read_header(archive)
+    header, words = read_header(archive)
     assert header.version == 2
     assert decompress_bytes(model, Bytes(), archive, MINE) == data
     old = coder.encode_tokens(model, torch.from_numpy(Bytes().encode(data)).long(), 3, version=1)
@@ -220,7 +221,7 @@ def test_archives_are_written_with_sessions_and_those_of_version_1_are_still_res
 def test_a_short_text_is_coded_in_several_streams_at_a_cost_of_a_few_bytes() -> None:
     model, data = Recurrent(257, seed=1, scale=0.5), some_bytes(5000)
     archive = compress_bytes(model, Bytes(), data, MINE)
-    assert coder.read_header(archive)[0].streams >= 4
+    assert read_header(archive)[0].streams >= 4
     assert len(archive) <= 1.001 * claimed_bits(model, torch.from_numpy(Bytes().encode(data)).long(), 1) / 8 + 64
 
 
@@ -266,14 +267,14 @@ def test_an_archive_cannot_claim_more_tokens_than_its_bytes_can_tell(words: byte
 
 def test_tokens_that_spell_more_bytes_than_the_archive_says_are_not_all_spelt_out() -> None:
     model, data = random_markov(257), some_bytes(300)
-    header, words = coder.read_header(compress_bytes(model, Bytes(), data, MINE))
+    header, words = read_header(compress_bytes(model, Bytes(), data, MINE))
     with pytest.raises(UserError, match="forged"):
         decompress_bytes(model, Bytes(), forged(b"", header._replace(bytes=200), words), MINE)
 
 
 def test_a_number_without_end_in_the_header_is_refused() -> None:
     body = MINE + MINE + b"\xff" * 12
-    archive = coder.MAGIC + b"\1" + zlib.crc32(body).to_bytes(4, "little") + body
+    archive = MAGIC + b"\1" + zlib.crc32(body).to_bytes(4, "little") + body
     with pytest.raises(UserError, match="has no end"):
         decompress_bytes(random_markov(257), Bytes(), archive, MINE)
 

@@ -10,11 +10,12 @@ from octavo.cli.output import Output, note
 from octavo.cli.verbs import TASK_VERBS, TaskVerbs, verb_function
 from octavo.io.files import thousands
 from octavo.io.run_folder import REPORT
-from octavo.models import MODELS, parameter_count
+from octavo.models import MODELS, adaptive_variant, parameter_count
 from octavo.tasks.task import TASKS, Task, find_task, task_for
 from octavo.tasks.training_run import resume_run, train_run
 
 FACTS = "a gpt that learns facts from a text and answers questions; see also answer"
+ADAPTIVE = "--adaptive"
 ABOUT = {"config": "The model.", "settings": "The data, and how they are shown to the model.",
          "loop": "How long, and in what batches.", "optimizer": "How the weights are changed."}  # fmt: skip
 
@@ -27,7 +28,10 @@ def run_train(argv: list[str]) -> None:
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
         print("example: octavo train gpt shakespeare --budget 3min --out runs/gpt")
         return
-    run_command(train_command(task_for(argv[0]), argv[0]), f"octavo train {argv[0]}", argv[1:])
+    name, flags = argv[0], argv[1:]
+    if ADAPTIVE in flags:
+        name, flags = adaptive_variant(name), [flag for flag in flags if flag != ADAPTIVE]
+    run_command(train_command(task_for(name), name), f"octavo train {name}", flags)
 
 
 def _print_models() -> None:
@@ -65,17 +69,28 @@ def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
 def _help(task: Task[Any, Any], name: str, by_steps: bool) -> str:
     verb = f"classify train {name}" if task.name == "classification" else f"train {name}"
     data = task.example.split()[0]
-    more = {"ngram": " --order 7 --tokenizer byte", "mix": " --parts runs/kn7 runs/bag", "head": " --base runs/gru"}
-    steps = f"""
+    more = {"ngram": " --order 7 --tokenizer byte", "adaptive-ngram": " --order 7",
+            "mix": " --parts runs/kn7 runs/bag", "head": " --base runs/gru"}  # fmt: skip
+    steps = (
+        f"""
 
     Stopped (Ctrl-C) or killed, resume it: octavo resume runs/{name}
 
     Several processes: torchrun --nproc-per-node 2 -m octavo.cli {verb} {data}"""
+        if by_steps
+        else ""
+    )
+    variant = MODELS[name].adaptive_variant if name in MODELS else ""
+    steps += (
+        f"""
+
+    --adaptive trains a model that goes on learning while it reads: octavo train {variant} --help"""
+        if variant
+        else ""
+    )
     return f"""Train a model to {task.purpose}, and measure it on data that are held out.
 
-    Example: octavo {verb} {task.example if by_steps else data}{more.get(name, "")} --out runs/{name}""" + (
-        steps if by_steps else ""
-    )
+    Example: octavo {verb} {task.example if by_steps else data}{more.get(name, "")} --out runs/{name}{steps}"""
 
 
 def resume(run: RunPath, budget: str | None = None, measure: bool = True) -> Output:

@@ -32,7 +32,7 @@ from octavo.models.bag import Bag
 from octavo.models.gpt import GPT
 from octavo.models.loading import check_finite, shapes_only
 from octavo.models.mix import Mix
-from octavo.models.ngram import NGram
+from octavo.models.ngram import AdaptiveNGram, NGram
 from octavo.models.recurrent import GRU, LSTM, RNN
 from octavo.models.rnn_attention import RNNAttention
 from octavo.models.spec import Candidate, ModelSpec
@@ -41,11 +41,12 @@ from octavo.models.spec import Candidate, ModelSpec
 __all__ = ["GPT", "GRU", "LSTM", "RNN", "Bag", "Candidate", "Mix", "ModelSpec", "NGram", "RNNAttention"]
 
 SPECS = (
-    bag.SPEC, ngram.SPEC, bigram_training.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC, recurrent.LSTM_SPEC,
-    rnn_attention.SPEC, gpt.SPEC, mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC,
-    bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
+    bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, bigram_training.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC,
+    recurrent.LSTM_SPEC, rnn_attention.SPEC, gpt.SPEC, mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC,
+    seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
 )  # fmt: skip
 BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
+COUNTED = (NGram, AdaptiveNGram)  # which know the end of a line
 if TYPE_CHECKING:
     MODELS: dict[str, ModelSpec]
 
@@ -104,6 +105,17 @@ def find_spec(name: str) -> ModelSpec:
     raise UserError(f"there is no model {name!r}; {advice}")
 
 
+def adaptive_variant(name: str) -> str:
+    """The model that goes on learning while it reads, of one that counts or mixes."""
+    if variant := find_spec(name).adaptive_variant:
+        return variant
+    known = [spec.name for spec in language_models() if spec.adaptive_variant]
+    raise UserError(
+        f"--adaptive is for {' and '.join(known)} where a model is trained; a trained network adapts while it is "
+        "scored: octavo eval RUN TEXT --adaptive"
+    )
+
+
 def preset(name: str) -> tuple[str, Any]:
     """The language model that a name stands for, and its settings where nothing else is said."""
     spec = find_spec(name)
@@ -131,7 +143,7 @@ def describe(model: LanguageModel[Any]) -> dict[str, Any]:
     description: dict[str, Any] = {"model": spec.name, "config": dataclasses.asdict(model.config)}
     if parts := spec.parts(model):
         return description | {"parts": [describe(part) for part in parts]}
-    return description | {"vocab": model.vocab} | ({"newline": model.newline} if isinstance(model, NGram) else {})
+    return description | {"vocab": model.vocab} | ({"newline": model.newline} if isinstance(model, COUNTED) else {})
 
 
 def stored_entries(model: LanguageModel[Any]) -> dict[str, int]:
@@ -164,8 +176,9 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
         if name == "mix":
             parts = [build(part, _below(tensors, f"parts.{i}.")) for i, part in enumerate(description["parts"])]
             model: LanguageModel[Any] = Mix(config, parts)
-        elif name == "ngram":
-            model = NGram(config, description["vocab"], description["newline"])
+        elif name in ("ngram", "adaptive-ngram"):
+            counted: Any = _models()[name].model
+            model = counted(config, description["vocab"], description["newline"])
         else:
             model = _empty(name, config, description["vocab"], tensors)
     except (KeyError, TypeError, ValueError) as error:

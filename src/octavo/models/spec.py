@@ -117,6 +117,8 @@ class ModelSpec:
     """How many of them. None: every number of its tensors."""
     parts: Callable[[Any], Sequence[LanguageModel[Any]]] = lambda model: ()
     """Of a mixture, the models that it mixes."""
+    adaptive_variant: str = ""
+    """The model that `octavo train NAME --adaptive` trains instead: one that goes on learning while it reads."""
     unused_settings: Callable[[Any], Sequence[str]] = lambda config: ()
     """Settings that a config has and does not use: advice leaves them out."""
     exports: tuple[str, ...] = ()

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import struct
-import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import constriction
 import numpy as np
@@ -32,12 +30,16 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
+from octavo.ops.range_coding import TextCoder
+from octavo.scoring.archive import (
+    OWN_CODER_VERSION,
+    SESSION_VERSION,
+    STEPWISE_VERSION,
+    Header,
+    read_header,
+    write_header,
+)
 from octavo.text import Tokenizer
-
-MAGIC, VERSION = b"OCTV", 2
-STEPWISE_VERSION = 1  # archives of it were written with `LanguageModel.predict`, later ones with sessions
-FIXED = struct.Struct("<4sBI8s8s")  # magic, version, crc32 of what follows it, model, sha256 of the original
-CHECKED_FROM = 9  # the crc32 covers the archive from this byte on
 
 MAX_STREAMS_COST = 0.0006  # of the bits, for the little context that streams begin with
 SPARE_BITS = 128.0  # that streams may cost beside: so a short text is not coded token by token in a single one
@@ -53,17 +55,6 @@ PROBABILITY_BITS = 24  # of the range coder
 UNWRITTEN_BITS = 128  # that the coder's last words may leave out at most
 
 FAMILY = constriction.stream.model.Categorical(perfect=False)
-
-
-class Header(NamedTuple):
-    """What stands before the coder's words in an archive."""
-
-    identity: bytes
-    checksum: bytes
-    tokens: int
-    bytes: int
-    streams: int
-    version: int = VERSION
 
 
 class MismatchError(Exception):
@@ -84,7 +75,8 @@ def compress_bytes(
     streams = max(1, min(streams, len(tokens)))
     with progress("compressing", 1) as advance:
         words = encode_tokens(model, torch.from_numpy(tokens), streams, advance)
-    header = Header(identity[:8], hashlib.sha256(data).digest()[:8], len(tokens), len(data), streams)
+    version = archive_version(model, streams)
+    header = Header(identity[:8], hashlib.sha256(data).digest()[:8], len(tokens), len(data), streams, version)
     return write_header(header, words) + words
 
 
@@ -132,7 +124,7 @@ def choose_streams(model: LanguageModel[Any], tokens: Tensor) -> int:
     the text: their second half, begun afresh, against the same tokens after the first half.
     """
     most = min(len(tokens) // SAMPLE_TOKENS, MAX_AUTO_STREAMS, MAX_AUTO_PROBABILITIES // model.vocab)
-    if most < 2:
+    if most < 2 or model.adaptive:  # each stream would learn alone
         return 1
     rows = max(2, min(SAMPLES, model.max_scored_tokens // SAMPLE_TOKENS, most))
     starts_R = torch.linspace(0, len(tokens) - SAMPLE_TOKENS, rows).long()
@@ -157,9 +149,14 @@ def stream_starts(tokens: int, streams: int) -> NDArray[np.int64]:
     return stream * (tokens // streams) + np.minimum(stream, tokens % streams)
 
 
+def archive_version(model: LanguageModel[Any], streams: int) -> int:
+    """The format that a text is written in: by the model's own coder where there is one, and one stream is enough."""
+    return OWN_CODER_VERSION if streams == 1 and model.text_coder() is not None else SESSION_VERSION
+
+
 @torch.no_grad()
 def encode_tokens(
-    model: LanguageModel[Any], tokens: Tensor, streams: int, advance: Advance | None = None, version: int = VERSION
+    model: LanguageModel[Any], tokens: Tensor, streams: int, advance: Advance | None = None, version: int | None = None
 ) -> bytes:
     """The range coder's words (little-endian, 32 bits) for the tokens."""
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < model.vocab:
@@ -167,6 +164,11 @@ def encode_tokens(
             f"tokens must lie between 0 and {model.vocab - 1}: {int(tokens.min())} to {int(tokens.max())} found; "
             "use the tokenizer the model was trained with"
         )
+    version = archive_version(model, streams) if version is None else version
+    own: TextCoder | None = model.text_coder()
+    if version == OWN_CODER_VERSION and own is not None:
+        packed = own.encode(tokens.cpu().numpy().astype(np.int64), advance or (lambda share: None))
+        return packed + bytes(-len(packed) % 4)
     encoder = constriction.stream.queue.RangeEncoder()
     starts_L = torch.from_numpy(stream_starts(len(tokens), streams)[:-1])
     x_L = torch.full((streams,), model.begin, device=device_of(model))
@@ -184,9 +186,12 @@ def encode_tokens(
 @torch.no_grad()
 def decode_tokens(
     model: LanguageModel[Any], words: bytes, count: int, streams: int, advance: Advance | None = None,
-    version: int = VERSION,
+    version: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The `count` tokens that were encoded in that many streams."""
+    version = archive_version(model, streams) if version is None else version
+    if version == OWN_CODER_VERSION:
+        return _decode_alone(model, words, count, advance or (lambda share: None))
     decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(words, dtype="<u4").astype(np.uint32))
     x_L = torch.full((streams,), model.begin, device=device_of(model))
     columns, bits_left = [], 8.0 * len(words) + UNWRITTEN_BITS
@@ -204,6 +209,15 @@ def decode_tokens(
     return x_LT[x_LT >= 0].long()
 
 
+def _decode_alone(model: LanguageModel[Any], words: bytes, count: int, advance: Advance) -> Tensor:
+    """The tokens that the model's own coder wrote."""
+    own: TextCoder | None = model.text_coder()
+    x_T = None if own is None else own.decode(words, count, advance, 8.0 * len(words) + UNWRITTEN_BITS)
+    if x_T is None:
+        raise MismatchError
+    return torch.from_numpy(x_T)
+
+
 def _predictor(model: LanguageModel[Any], tokens: int, streams: int, version: int) -> Callable[[Tensor], Tensor]:
     """What gives p_LV of the next tokens, called with the last ones."""
     state = model.start(streams)
@@ -216,40 +230,6 @@ def _predictor(model: LanguageModel[Any], tokens: int, streams: int, version: in
         return p_LV
 
     return predict
-
-
-def read_header(archive: bytes) -> tuple[Header, bytes]:
-    """The header and the coder's words of an archive that is whole and ours."""
-    if archive[:4] != MAGIC[: len(archive)]:
-        raise UserError(f"not an octavo archive: it starts with {archive[:4]!r}, not with {MAGIC!r}")
-    if len(archive) < FIXED.size + 3:
-        raise UserError(f"the archive is cut off: {len(archive)} bytes do not even hold its header; copy it again")
-    _, version, crc, identity, checksum = FIXED.unpack_from(archive)
-    if not STEPWISE_VERSION <= version <= VERSION:
-        remedy = "install a newer octavo" if version > VERSION else "it is damaged; copy it again"
-        raise UserError(
-            f"this octavo reads archives of versions {STEPWISE_VERSION} to {VERSION}: this one has version {version}; "
-            f"{remedy}"
-        )
-    if _checksum(version, archive[CHECKED_FROM:]) != crc:
-        raise UserError("the archive is damaged or cut off: its bytes do not match its checksum; copy it again")
-    tokens, at = _read_varint(archive, FIXED.size)
-    size, at = _read_varint(archive, at)
-    streams, at = _read_varint(archive, at)
-    return Header(identity, checksum, tokens, size, streams, version), archive[at:]
-
-
-def write_header(header: Header, words: bytes) -> bytes:
-    """The bytes that stand before the words; at most 40 below a terabyte."""
-    varints = b"".join(_varint(number) for number in (header.tokens, header.bytes, header.streams))
-    checked = header.identity + header.checksum + varints
-    crc = _checksum(header.version, checked + words)
-    return FIXED.pack(MAGIC, header.version, crc, header.identity, header.checksum) + varints
-
-
-def _checksum(version: int, checked: bytes) -> int:
-    """crc32; since version 2 it covers the version too."""
-    return zlib.crc32(checked, version if version > STEPWISE_VERSION else 0)
 
 
 def _columns(count: int, streams: int, advance: Advance | None) -> Iterator[tuple[int, int]]:
@@ -325,24 +305,9 @@ def _check_claims(header: Header, words: bytes, vocab: int) -> None:
     least_bits = max(1, symbols) * 2**-PROBABILITY_BITS / math.log(2)
     most_tokens = (8 * len(words) + UNWRITTEN_BITS) / least_bits
     streams_fit = 1 <= header.streams <= max(1, min(header.tokens, MAX_PROBABILITIES // vocab))
+    streams_fit &= header.version < OWN_CODER_VERSION or header.streams == 1 or not header.tokens
     if len(words) % 4 or not streams_fit or header.tokens > most_tokens:
         raise UserError(
             f"the archive's header cannot be true: {header.tokens:,} tokens in {header.streams:,} streams and "
             f"{len(words):,} bytes; it was not written by octavo"
         )
-
-
-def _varint(number: int) -> bytes:
-    """Seven bits a byte, lowest first; the top bit says that more follow."""
-    low = number & 0x7F
-    return bytes([low]) if number == low else bytes([low | 0x80]) + _varint(number >> 7)
-
-
-def _read_varint(archive: bytes, at: int) -> tuple[int, int]:
-    """The number that starts at a byte, and where the next one starts."""
-    number = 0
-    for shift, byte in enumerate(archive[at : at + 9]):
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return number, at + shift + 1
-    raise UserError("the archive's header cannot be true: a number in it has no end; it was not written by octavo")

@@ -14,6 +14,7 @@ from octavo.errors import UserError
 from octavo.exchange import is_foreign
 from octavo.io.encoding import UTF8
 from octavo.io.run_folder import find_run, read_record
+from octavo.models import adaptive_variant
 from octavo.scoring.bits_per_byte import Score, score_text, total
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
@@ -36,6 +37,7 @@ def train(
     *,
     out: str | Path | None = None,
     parts: Sequence[str | Path] = (),
+    adaptive: bool = False,
     seed: int = 0,
     device: str = "auto",
     measure: bool = True,
@@ -50,6 +52,7 @@ def train(
         corpus: A file, a folder or a named source, or a list of them.
         out: The folder the run is saved to; without it the run is only in memory.
         parts: Of a mixture: the runs to mix, or their folders.
+        adaptive: Of an n-gram model: one that goes on counting while it reads.
         seed: The same seed gives the same run.
         device: auto, cpu or cuda.
         measure: Score the held-out part of the text after training.
@@ -68,6 +71,7 @@ def train(
         >>> run
         <octavo run 'ngram': ngram (order 3, ...
     """
+    model = adaptive_variant(model) if adaptive else model
     task = task_for(model)
     given = {**settings, **({"parts": list(parts)} if parts else {})}
     recipe = task.recipe(model, given, seed, device, ("parts",))

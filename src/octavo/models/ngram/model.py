@@ -161,16 +161,9 @@ class NGram(LanguageModel[Tensor]):
         if dtypes not in (DTYPES, DTYPES | {"alpha_M": torch.float64}):
             raise UserError(f"an n-gram model has tensors {DTYPES}; the file is of another model")
         first_C, word_M, alpha_M, gamma_C = (tensors[name] for name in DTYPES)
-        whole = (
-            len(alpha_M) == len(word_M) + 1
-            and len(first_C) == len(gamma_C) + 1 >= 3
-            and first_C[:2].tolist() == [1, 1 + self.vocab]
-            and int(first_C[-1]) == len(word_M)
-            and bool((first_C.diff() >= 0).all())
-            and 0 <= int(word_M.min()) <= int(word_M.max()) < self.vocab
-        )
-        if not whole:
-            raise UserError("the n-gram tables point outside themselves: the file is damaged; train the model again")
+        if len(alpha_M) != len(word_M) + 1 or not len(first_C) == len(gamma_C) + 1 >= 3:
+            raise UserError(DAMAGED)
+        check_tree(first_C, word_M, self.vocab)
         self.first_C, self.word_M, self.alpha_M, self.gamma_C = first_C, word_M, alpha_M, gamma_C
         self._index = self._words_V = None
         check_probabilities(self)
@@ -331,4 +324,18 @@ class NGram(LanguageModel[Tensor]):
         return contexts, nodes
 
 
+def check_tree(first_C: Tensor, word_M: Tensor, vocab: int) -> None:
+    """Refuse tables of nodes that point outside themselves."""
+    whole = (
+        len(first_C) >= 2
+        and first_C[:2].tolist() == [1, 1 + vocab]
+        and int(first_C[-1]) == len(word_M)
+        and bool((first_C.diff() >= 0).all())
+        and 0 <= int(word_M.min()) <= int(word_M.max()) < vocab
+    )
+    if not whole:
+        raise UserError(DAMAGED)
+
+
+DAMAGED = "the n-gram tables point outside themselves: the file is damaged; train the model again"
 DTYPES = {"first_C": torch.int32, "word_M": torch.int32, "alpha_M": torch.float32, "gamma_C": torch.float64}

@@ -56,7 +56,7 @@ SPEC = ModelSpec(
     "ngram", "n-gram", "counts of n tokens in a row, smoothed (Kneser-Ney)", "counts", NGram, NGramConfig,
     fitting="counts", fit=_fit, cost=_cost,
     views=(View("backoff", "Back-off path", "token-table", "backoff"),),
-    candidates=_candidates, details=_sizes, exports=("arpa",),
+    candidates=_candidates, details=_sizes, exports=("arpa",), adaptive_variant="adaptive-ngram",
     summarise=lambda model, tokens: f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}",
     unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
     entries="n-grams", count_entries=lambda model: sum(model.sizes()),

@@ -1,0 +1,233 @@
+"""An n-gram model that goes on counting while it reads: what it has read changes what it expects.
+
+The state is the tokens read since `start`; what was learnt is a function of them. Tables that have read them wait in
+`Reader`s, so that nothing is read twice where a state follows another one.
+
+B batch, T time, V vocabulary, M nodes, C contexts, K contexts of 0 to n - 1 tokens, J counts of 0, 1, 2, 3 or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from octavo.config import Range, check_ranges
+from octavo.core import LanguageModel, Session
+from octavo.errors import UserError
+from octavo.models.ngram import adaptive_tables as loops
+from octavo.models.ngram.adaptive_coder import AdaptiveNGramCoder
+from octavo.models.ngram.adaptive_reader import AdaptiveNGramSession, Reader
+from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
+from octavo.models.ngram.estimators import discounts
+from octavo.models.ngram.model import MAX_ORDER, check_tree
+
+MAX_READERS = 4  # that a model keeps beside those of the last call
+DISCOUNT_TOKENS = 1 << 17  # of the training text that discounts are learnt on: some seconds in plain Python
+ADAPTIVE_POLICY = "goes on counting from the first byte of each document to its last"
+
+
+@dataclass(frozen=True)
+class AdaptiveNGramConfig:
+    """How an n-gram model that goes on counting is made."""
+
+    order: Annotated[int, Range(1, MAX_ORDER)] = 7
+    """Tokens in the longest n-gram: predictions depend on order - 1 tokens, and on the counts so far."""
+    discount_rate: Annotated[float, Range(0, 1.0)] = 0.05
+    """The step size of the discounts, which are learnt while reading; 0 leaves them as the training text had them."""
+    sentences: bool = False
+    """Forget the context, not the counts, at the end of each line."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+class AdaptiveNGram(LanguageModel[Tensor]):
+    """Interpolated modified Kneser-Ney whose counts, extension counts and discounts go on while it reads."""
+
+    first_C: Tensor
+    word_M: Tensor
+    count_M: Tensor
+    discount_KCJ: Tensor
+    square_KCJ: Tensor
+
+    adaptive = True
+    max_scored_tokens = 1 << 20
+
+    def __init__(self, config: AdaptiveNGramConfig, vocab: int, newline: int | None = None) -> None:
+        super().__init__()
+        self.config, self.vocab, self.begin = config, vocab, vocab - 1
+        self.newline = newline if config.sentences else None
+        if config.sentences and newline is None:
+            raise UserError(
+                "sentences need a token for the end of a line; choose another tokenizer or drop --sentences"
+            )
+        for name, dtype in DTYPES.items():
+            self.register_buffer(name, torch.empty(0, dtype=dtype))
+        self._readers: list[Reader] = []
+
+    @classmethod
+    def fit(
+        cls, x_N: Tensor, config: AdaptiveNGramConfig, vocab: int, newline: int | None = None,
+        workspace: Workspace = Workspace(),  # noqa: B008  it is frozen
+        report: Callable[[float], None] = lambda tokens: None,
+    ) -> AdaptiveNGram:  # fmt: skip
+        """Count x_N, in which the begin token opens every sequence."""
+        model = cls(config, vocab, newline)
+        words = Vocabulary(vocab, model.begin, model.newline)
+        model._assemble(list(count_ngrams(x_N, config.order, words, workspace, report)))
+        if config.discount_rate and len(x_N):
+            model._learn_discounts(x_N)
+        return model
+
+    def _assemble(self, levels: Sequence[Level]) -> None:
+        """Lay the orders out one after another, below the root."""
+        fanouts = [torch.bincount(level.context_M, minlength=level.contexts).int() for level in levels]
+        one = torch.ones_like(fanouts[0][:1])
+        self.first_C = torch.cat([one, *fanouts]).cumsum(0, dtype=torch.int32).cpu()
+        self.word_M = torch.cat([0 * one, *(level.word_M for level in levels)]).cpu()
+        self.count_M = torch.cat([0 * one, *(level.extension_M for level in levels)]).cpu()
+        first_KJ = torch.tensor([[0.0, *discounts(level.extension_M)] for level in levels], dtype=torch.float64)
+        self.discount_KCJ = first_KJ[:, None].repeat(1, loops.CLASSES, 1)
+        self.square_KCJ = torch.zeros_like(self.discount_KCJ)
+
+    def _learn_discounts(self, x_N: Tensor) -> None:
+        """Take the discounts that the beginning of the text teaches a model that knows nothing and reads it."""
+        empty = AdaptiveNGram(self.config, self.vocab, self.newline)
+        empty.first_C = torch.full((self.vocab + 2,), 1 + self.vocab, dtype=torch.int32)
+        empty.first_C[0] = 1
+        empty.word_M = torch.cat([torch.zeros(1, dtype=torch.int32), torch.arange(self.vocab, dtype=torch.int32)])
+        empty.count_M = torch.zeros_like(empty.word_M)
+        empty.discount_KCJ, empty.square_KCJ = self.discount_KCJ, self.square_KCJ
+        reader = Reader(empty)
+        reader.probabilities(x_N[:DISCOUNT_TOKENS].cpu().numpy())
+        self.discount_KCJ = torch.from_numpy(reader.tables.discount_KCJ)
+        self.square_KCJ = torch.from_numpy(reader.tables.square_KCJ)
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set the tables; look-ups trust them, so tables that point outside themselves are refused."""
+        if {name: tensor.dtype for name, tensor in tensors.items()} != DTYPES:
+            raise UserError(f"an adaptive n-gram model has tensors {DTYPES}; the file is of another model")
+        first_C, word_M, count_M, discount_KCJ, square_KCJ = (tensors[name] for name in DTYPES)
+        check_tree(first_C, word_M, self.vocab)
+        shape = (self.config.order, loops.CLASSES, 4)
+        whole = (
+            len(count_M) == len(word_M)
+            and bool((count_M >= 0).all())
+            and int(count_M.max()) < 1 << 30
+            and discount_KCJ.shape == square_KCJ.shape == shape
+            and bool(((discount_KCJ >= 0) & (discount_KCJ <= torch.arange(4))).all())
+            and bool((square_KCJ >= 0).all())
+        )
+        if not whole:
+            raise UserError(
+                "counts must not be negative, and discounts not above them: the file is damaged; train again"
+            )
+        self.first_C, self.word_M, self.count_M = first_C, word_M, count_M
+        self.discount_KCJ, self.square_KCJ = discount_KCJ, square_KCJ
+        self._readers = []
+
+    @property
+    def context_policy(self) -> str:
+        return ADAPTIVE_POLICY
+
+    @property
+    def context_classes(self) -> int:
+        return int(self.config.order)
+
+    def start(self, batch: int) -> Tensor:
+        return torch.zeros(batch, 0, dtype=torch.int32)
+
+    def step(self, state: Tensor, x_B: Tensor) -> tuple[Tensor, Tensor]:
+        p_BV, state = self.predict(state, x_B)
+        return p_BV.log(), state
+
+    def predict(self, state: Tensor, x_B: Tensor) -> tuple[Tensor, Tensor]:
+        p_B1V, state = self._distributions(state, x_B[:, None])
+        return p_B1V[:, 0], state
+
+    def absorb(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
+        p_BTV, state = self._distributions(state, x_BT)
+        return p_BTV.log(), state
+
+    def _distributions(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """p_BTV of the token after each of x_BT, and the new state."""
+        readers = self.readers_at(state)
+        p_BTV = [reader.distributions(x_T) for reader, x_T in zip(readers, x_BT.numpy(), strict=True)]
+        self.release(readers)
+        p = np.stack(p_BTV) if p_BTV else np.zeros((0, x_BT.shape[1], self.vocab))
+        return torch.from_numpy(p), torch.cat([state, x_BT.int()], 1)
+
+    def token_log_probs(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """log p of every token but the first by look-ups: no distribution over the vocabulary is made."""
+        p_BT, _, state = self._costs(state, x_BT)
+        return p_BT.log(), state
+
+    def token_context_classes(self, state: Tensor, x_BT: Tensor) -> Tensor:
+        return self._costs(state, x_BT)[1]
+
+    def _costs(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """p of every token but the first, the context class in front of each, and the state before the last one."""
+        readers = self.readers_at(state)
+        found = [reader.probabilities(x_T) for reader, x_T in zip(readers, x_BT.numpy(), strict=True)]
+        for reader in readers if x_BT.shape[1] else ():
+            reader.undo(1)  # the last token is not part of the new state
+        self.release(readers)
+        p_BT, class_BT = (np.stack(part)[:, 1:] for part in zip(*found, strict=True))
+        return torch.from_numpy(p_BT), torch.from_numpy(class_BT), torch.cat([state, x_BT[:, :-1].int()], 1)
+
+    def context_class(self, state: Tensor) -> Tensor:
+        """The length of the longest context that has been continued before."""
+        readers = self.readers_at(state)
+        classes = torch.tensor([reader.context_class for reader in readers])
+        self.release(readers)
+        return classes
+
+    def session(self, state: Tensor, tokens: int = 1 << 30) -> Session[Tensor]:
+        return AdaptiveNGramSession(self, state)
+
+    def fixed_log_probs(self, x_N: Tensor) -> Tensor:
+        """log p of each token of a text in its context, by the counts of the training text alone."""
+        opened = np.concatenate([[self.begin], x_N.numpy()])
+        return torch.from_numpy(Reader(self).probabilities(opened, learn=False)[0][1:]).log()
+
+    def text_coder(self) -> AdaptiveNGramCoder:
+        return AdaptiveNGramCoder(self)
+
+    def readers_at(self, state: Tensor) -> list[Reader]:
+        """A reader of its own for each row that has read just what the row says; to be released after use."""
+        return [self._reader_at(x_T) for x_T in state.numpy()]
+
+    def release(self, readers: Sequence[Reader]) -> None:
+        """Hand readers back, for states that follow."""
+        self._readers = [*self._readers, *readers][-max(MAX_READERS, len(readers)) :]
+
+    def _reader_at(self, x_T: NDArray[np.int32]) -> Reader:
+        """The reader that needs to read least, taken out of those that wait."""
+        waiting = list(self._readers)
+        shared = [reader.shared(x_T) for reader in waiting]
+        for i in sorted(range(len(waiting)), key=lambda i: -shared[i]):
+            reader = waiting[i]
+            if shared[i] < max(0, reader.length - reader.undoable) or (shared[i] == 0 and reader.length):
+                continue
+            try:
+                self._readers.remove(reader)
+            except ValueError:  # another thread was quicker
+                continue
+            reader.undo(reader.length - shared[i])
+            reader.probabilities(x_T[shared[i] :])
+            return reader
+        reader = Reader(self)
+        reader.probabilities(x_T)
+        return reader
+
+
+DTYPES = {
+    "first_C": torch.int32, "word_M": torch.int32, "count_M": torch.int32, "discount_KCJ": torch.float64,
+    "square_KCJ": torch.float64,
+}  # fmt: skip

@@ -1,0 +1,193 @@
+"""What reads for an adaptive n-gram model: its tables in one place of a text, and a session of several.
+
+T time, V vocabulary, N nodes, C contexts, K contexts of 0 to n - 1 tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from octavo.core import Session
+from octavo.errors import UserError
+from octavo.models.ngram import adaptive_tables as loops
+
+if TYPE_CHECKING:
+    from octavo.models.ngram.adaptive import AdaptiveNGram
+
+SPARE_TOKENS = 1 << 12  # that new tables have room for
+
+
+class Reader:
+    """Tables of an adaptive model, and the tokens that they have read."""
+
+    def __init__(self, model: AdaptiveNGram) -> None:
+        self.model, self.order = model, model.config.order
+        self.codes = (model.begin, -1 if model.newline is None else model.newline, model.vocab)
+        self.tables = first_tables(model)
+        self.read_T = np.zeros(SPARE_TOKENS, np.int32)
+        self.length = 0
+
+    def copy(self) -> Reader:
+        """Another reader at the same place."""
+        other = object.__new__(Reader)
+        other.__dict__ |= self.__dict__
+        first_C = self.tables.first_C  # which nothing changes
+        other.tables = loops.Tables(*(part if part is first_C else part.copy() for part in self.tables))
+        other.read_T = self.read_T.copy()
+        return other
+
+    @property
+    def history_T(self) -> NDArray[np.int32]:  # noqa: N802
+        return self.read_T[: self.length]
+
+    @property
+    def undoable(self) -> int:
+        """How many tokens can be taken back."""
+        return int(self.tables.size[loops.UNDOABLE])
+
+    @property
+    def context_class(self) -> int:
+        return int(loops.matched_length(self.tables))
+
+    def shared(self, x_T: NDArray[np.int32]) -> int:
+        """How many tokens of a text it has read, counted from the first."""
+        most = min(self.length, len(x_T))
+        differs = np.flatnonzero(self.read_T[:most] != x_T[:most])
+        return int(differs[0]) if len(differs) else most
+
+    def probabilities(
+        self, x_T: NDArray[np.integer], learn: bool = True
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Read tokens: the probability of each, and the context class in front of it."""
+        self.take(x_T)
+        p_T, class_T, rate = np.zeros(len(x_T)), np.zeros(len(x_T), np.int64), self.model.config.discount_rate
+        loops.read_tokens(self.tables, x_T.astype(np.int64), *self.codes, rate, learn, p_T, class_T)
+        return p_T, class_T
+
+    def distributions(self, x_T: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Read tokens: the distribution of the token after each of them."""
+        self.take(x_T)
+        p_TV = np.empty((len(x_T), self.model.vocab))
+        rate = self.model.config.discount_rate
+        loops.read_distributions(self.tables, x_T.astype(np.int64), *self.codes, rate, p_TV)
+        return p_TV
+
+    def undo(self, count: int) -> None:
+        """Forget the last tokens as if they had not been read."""
+        begin, _, vocab = self.codes
+        for _ in range(count):
+            loops.undo_token(self.tables, begin, vocab)
+        self.length -= count
+
+    def take(self, x_T: NDArray[np.integer]) -> None:
+        """Make room for tokens, and note that they are read."""
+        end = self.length + len(x_T)
+        if end > len(self.read_T):
+            self.read_T = np.concatenate([self.read_T, np.zeros(2 * end - len(self.read_T), np.int32)])
+        self.read_T[self.length : end] = x_T
+        self.length = end
+        needed = int(self.tables.size[loops.NODES]) + self.order * len(x_T)
+        if needed > len(self.tables.key_N):
+            self.tables = larger_tables(self.tables, needed + needed // 2)
+
+
+def first_tables(model: AdaptiveNGram) -> loops.Tables:
+    """The tables of a model that has read nothing since its training."""
+    first_C, word_M, count_M = (tensor.numpy() for tensor in (model.first_C, model.word_M, model.count_M))
+    nodes, contexts, order = len(word_M), len(first_C) - 1, model.config.order
+    capacity = nodes + order * SPARE_TOKENS
+    parent_m = np.repeat(np.arange(contexts), np.diff(first_C))  # of every node but the root
+    node_NF = np.zeros((capacity, loops.FIELDS), np.int32)
+    node_NF[:nodes, loops.COUNT], node_NF[:nodes, loops.WORD] = count_M, word_M
+    node_NF[:contexts, loops.TOTAL] = np.bincount(parent_m, count_M[1:], contexts)
+    for field, of_count in (
+        (loops.ONES, count_M[1:] == 1),
+        (loops.TWOS, count_M[1:] == 2),
+        (loops.MORE, count_M[1:] >= 3),
+    ):
+        node_NF[:contexts, field] = np.bincount(parent_m, of_count, contexts)
+    node_NF[:, loops.NEWEST_CHILD] = node_NF[:, loops.SIBLING] = loops.NONE
+    key_N = np.full(capacity, -1, np.int64)
+    key_N[1:nodes] = parent_m * model.vocab + word_M[1:]
+    context_K = np.full(order, loops.NONE, np.int64)
+    context_K[0] = 0
+    undone = (loops.UNDO_TOKENS, order, 4)
+    tables = loops.Tables(
+        node_NF, key_N, np.zeros(0, np.int32), first_C, model.discount_KCJ.numpy().copy(),
+        model.square_KCJ.numpy().copy(), context_K,
+        np.array([nodes, 0, 0]), np.zeros((loops.UNDO_TOKENS, 2 + 2 * order), np.int64), np.zeros(undone),
+        np.zeros(undone),
+    )  # fmt: skip
+    return _indexed(tables)
+
+
+def larger_tables(tables: loops.Tables, capacity: int) -> loops.Tables:
+    """The same tables with room for more nodes."""
+    more = capacity - len(tables.key_N)
+    node_NF = np.concatenate([tables.node_NF, np.zeros((more, loops.FIELDS), np.int32)])
+    key_N = np.concatenate([tables.key_N, np.full(more, -1, np.int64)])
+    return _indexed(tables._replace(node_NF=node_NF, key_N=key_N))
+
+
+def _indexed(tables: loops.Tables) -> loops.Tables:
+    """The tables with a look-up table of their size."""
+    slots = 1 << (loops.SLOTS_PER_NODE * len(tables.key_N) - 1).bit_length()
+    tables = tables._replace(slot_S=np.full(slots, loops.NONE, np.int32))
+    loops.enter_nodes(tables, 1, int(tables.size[loops.NODES]))
+    return tables
+
+
+class AdaptiveNGramSession(Session[Tensor]):
+    """Readers of its own, one for each row."""
+
+    def __init__(self, model: AdaptiveNGram, state: Tensor) -> None:
+        self.readers: list[Reader] = []
+        super().__init__(model, state)
+
+    @property
+    def state(self) -> Tensor:
+        """The tokens read so far."""
+        rows = [reader.history_T.copy() for reader in self.readers]
+        return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, 0, dtype=torch.int32)
+
+    @state.setter
+    def state(self, state: Tensor) -> None:
+        model: AdaptiveNGram = self.model  # type: ignore[assignment]
+        self.readers = model.readers_at(state)
+        self.back = 0
+
+    def step(self, x_B: Tensor) -> Tensor:
+        return self.predict(x_B).log()
+
+    def predict(self, x_B: Tensor) -> Tensor:
+        return self._read(x_B[:, None])[:, 0]
+
+    def absorb(self, x_BT: Tensor) -> Tensor:
+        self.calls += 1
+        return self._read(x_BT).log()
+
+    def _read(self, x_BT: Tensor) -> Tensor:
+        p_BTV = [reader.distributions(x_T) for reader, x_T in zip(self.readers, x_BT.numpy(), strict=True)]
+        self.back = min(self.back + x_BT.shape[1], loops.UNDO_TOKENS)
+        return torch.from_numpy(np.stack(p_BTV))
+
+    def context_class(self) -> Tensor:
+        return torch.tensor([reader.context_class for reader in self.readers])
+
+    def rewind(self, count: int) -> None:
+        if not 0 <= count <= self.back:
+            raise UserError(f"only the last {self.back} tokens can be taken back: count={count}; fork before instead")
+        self.back -= count
+        for reader in self.readers:
+            reader.undo(count)
+
+    def fork(self) -> AdaptiveNGramSession:
+        other = object.__new__(AdaptiveNGramSession)
+        other.model, other.back = self.model, 0
+        other.readers = [reader.copy() for reader in self.readers]
+        return other

@@ -1,0 +1,25 @@
+"""Loops over numpy arrays, compiled by numba where it is installed (`pip install 'octavo[fast]'`).
+
+Elsewhere the same lines run as plain Python: much slower, with the same results. Such a loop takes numbers, arrays and
+named tuples of arrays, and calls nothing but other such loops and `math`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+HAS_NUMBA = find_spec("numba") is not None
+
+
+def compiled(loop: F) -> F:
+    """The loop, compiled when it is first called. No reordering of sums is allowed, so both forms agree."""
+    if not HAS_NUMBA:
+        return loop
+    import numba
+
+    made: Any = numba.njit(cache=True, fastmath=False)(loop)
+    return made  # type: ignore[no-any-return]
