@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, seeded_generator
+from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.bigram_training import fit_bigram
@@ -46,6 +47,13 @@ def mixed(*parts: LanguageModel[Any]) -> Mix:
     opened = mix.prepend_begin(x_1T)
     logp_IBT, _ = mix.part_log_probs(mix.start(1), opened)
     mix.learn(logp_IBT[:, 0], mix.token_context_classes(mix.start(1), opened)[0])
+    return mix
+
+
+def adaptively_mixed(*parts: LanguageModel[Any], **config: Any) -> AdaptiveMix:
+    """Weights that have learnt from a little text, with small calibration tables."""
+    mix = AdaptiveMix(AdaptiveMixConfig(**{"calibration_bits": 6, "rate": 0.05} | config), parts)
+    mix.learn_pieces(text(80, seed=8)[1:].long().view(2, 40))
     return mix
 
 
@@ -99,6 +107,10 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
         "mix": {
             "bag and 4-gram": mixed(),
             "4-gram and gru": mixed(ngram(order=4), recurrent(GRU)),
+        },
+        "adaptive-mix": {
+            "ngram and gru": adaptively_mixed(adaptive_ngram(order=3), recurrent(GRU)),
+            "fixed ngram and bag": adaptively_mixed(ngram(order=3), Bag.fit(text(), BagConfig(), VOCAB)),
         },
         "rnn": {"tied": recurrent(RNN), "he": recurrent(RNN, init="he", layers=1)},
         "gru": {"tied": recurrent(GRU), "untied": recurrent(GRU, tied=False, layers=1)},

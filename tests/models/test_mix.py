@@ -19,7 +19,6 @@ from octavo.models import Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGramConfig
-from octavo.tasks.mixture import learn_weights
 from octavo.text import open_corpus, tokenize
 from octavo.text.validation_chunks import hold_out
 
@@ -145,7 +144,7 @@ def test_weights_learnt_on_seen_text_would_trust_long_contexts_more(trained: Pat
     honest = octavo.train("mix", text, parts=[trained / name for name in names], by_class=False, measure=False)
     naive = Mix(MixConfig(by_class=False), [octavo.load(trained / name).model for name in names])
     held = hold_out(tokenize(open_corpus(text).train, honest.tokenizer).tokens, naive.begin)
-    learn_weights(naive, torch.from_numpy(held.pieces_PL.astype("int64")))
+    naive.learn_pieces(torch.from_numpy(held.pieces_PL.astype("int64")))
     assert float(naive.logw_GI.exp()[0, 0]) > 0.95  # what it has learnt by heart it always knows
     assert float(honest.model.logw_GI.exp()[0, 0]) < 0.8
 

@@ -15,6 +15,7 @@ from octavo.core import LanguageModel
 from octavo.errors import UserError, did_you_mean
 from octavo.io.plugins import load_plugins
 from octavo.models import (
+    adaptive_mix,
     bag,
     bert,
     bigram_training,
@@ -42,8 +43,8 @@ __all__ = ["GPT", "GRU", "LSTM", "RNN", "Bag", "Candidate", "Mix", "ModelSpec", 
 
 SPECS = (
     bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, bigram_training.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC,
-    recurrent.LSTM_SPEC, rnn_attention.SPEC, gpt.SPEC, mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC,
-    seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
+    recurrent.LSTM_SPEC, rnn_attention.SPEC, gpt.SPEC, mix.SPEC, adaptive_mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC,
+    seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
 )  # fmt: skip
 BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
 COUNTED = (NGram, AdaptiveNGram)  # which know the end of a line
@@ -173,9 +174,10 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
     try:
         name = description["model"]
         config: Any = from_json({spec.name: spec for spec in language_models()}[name].config, description["config"])
-        if name == "mix":
+        if _models()[name].fitting == "mixture":
+            mixture: Any = _models()[name].model
             parts = [build(part, _below(tensors, f"parts.{i}.")) for i, part in enumerate(description["parts"])]
-            model: LanguageModel[Any] = Mix(config, parts)
+            model: LanguageModel[Any] = mixture(config, parts)
         elif name in ("ngram", "adaptive-ngram"):
             counted: Any = _models()[name].model
             model = counted(config, description["vocab"], description["newline"])

@@ -44,9 +44,7 @@ class Mix(LanguageModel[State]):
 
     def __init__(self, config: MixConfig, parts: Sequence[LanguageModel[Any]]) -> None:
         super().__init__()
-        vocabs = [part.vocab for part in parts]
-        if len(parts) < 2 or len(set(vocabs)) > 1:
-            raise UserError(f"a mixture needs two or more parts with one tokenizer: vocabularies {vocabs}")
+        check_parts(parts)
         self.config, self.vocab, self.begin = config, parts[0].vocab, parts[0].begin
         self.parts: Sequence[LanguageModel[Any]] = nn.ModuleList(parts)  # type: ignore[assignment]
         self.gate = next((i for i, part in enumerate(parts) if part.context_classes > 1), 0)
@@ -86,6 +84,26 @@ class Mix(LanguageModel[State]):
             if moved < 1e-5:
                 break
         self.logw_GI = w_GI.log()
+
+    @torch.no_grad()
+    def learn_pieces(self, pieces_PL: Tensor) -> int:
+        """Learn the weights on pieces of text that no part has learnt from; returns how many tokens served."""
+        x_PL = self.prepend_begin(pieces_PL)
+        state, logps, classes, width = self.start(len(x_PL)), [], [], max(1, self.max_scored_tokens // len(x_PL))
+        for start in range(0, x_PL.shape[1] - 1, width):
+            x_PW = x_PL[:, start : start + width + 1]
+            class_PW = self.token_context_classes(state, x_PW)
+            logp_IPW, state = self.part_log_probs(state, x_PW)
+            possible_PW = (logp_IPW > -torch.inf).any(0) & (x_PW[:, 1:] != self.begin)
+            classes.append(class_PW[possible_PW])
+            logps.append(logp_IPW[:, possible_PW])
+        class_N = torch.cat(classes)
+        self.learn(torch.cat(logps, 1), class_N)
+        return len(class_N)
+
+    def take_weights(self, learner: Mix) -> None:
+        """Take the weights that a mixture of as many parts has learnt."""
+        self.logw_GI = learner.logw_GI
 
     @property
     def max_scored_tokens(self) -> int:
@@ -132,6 +150,13 @@ class Mix(LanguageModel[State]):
     def session(self, state: State, tokens: int = 1 << 30) -> Session[State]:
         """The parts' own sessions side by side."""
         return Session(self, state) if is_tracing() else MixSession(self, state, tokens)
+
+
+def check_parts(parts: Sequence[LanguageModel[Any]]) -> None:
+    """Refuse parts that do not predict the same tokens."""
+    vocabs = [part.vocab for part in parts]
+    if len(parts) < 2 or len(set(vocabs)) > 1:
+        raise UserError(f"a mixture needs two or more parts with one tokenizer: vocabularies {vocabs}")
 
 
 class MixSession(Session[State]):
@@ -203,6 +228,7 @@ def short_title(model: LanguageModel[Any]) -> str:
 
 SPEC = ModelSpec(
     "mix", "mixture", "a vote of trained runs", "mixture", Mix, MixConfig, fitting="mixture",
+    adaptive_variant="adaptive-mix",
     views=(View("votes", "Votes", "token-table", "votes"),),
     candidates=lambda seconds, device: [Candidate("mix", "mixture", "mix")],
     summarise=lambda model, tokens: f"mix of {', '.join(map(short_title, model.parts))} of {tokens}",

@@ -107,7 +107,7 @@ class LanguageTask(Task[Run, LanguageData]):
 
     def fit(self, recipe: Recipe, data: LanguageData) -> tuple[Run, Rows]:
         if find_spec(recipe.model).fitting == "mixture":
-            return fit_mixture(recipe.config, data.corpus, data.parts), ()
+            return fit_mixture(recipe.model, recipe.config, data.corpus, data.parts), ()
         tokenizer, store = self._learn_tokens(recipe, data)
         folder = data.folder.path if data.folder else None
         workspace = workspace_for(len(store), folder)

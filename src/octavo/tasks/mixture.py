@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from octavo.core import LanguageModel, eval_mode
 from octavo.errors import UserError
-from octavo.models import Mix, spec_of
+from octavo.models import MODELS, spec_of
 from octavo.tasks.corpus import fit_counts, learnt_text, reading
 from octavo.tasks.run import Run, load
 from octavo.text import Corpus, fingerprint, open_corpus, tokenize
@@ -55,7 +54,7 @@ def open_mixture(settings: MixtureConfig, source: Sequence[str]) -> tuple[Corpus
     return open_corpus(list(source), **(as_first | said)), runs, as_first | said
 
 
-def fit_mixture(config: Any, corpus: Corpus, runs: Sequence[Run]) -> Run:
+def fit_mixture(model: str, config: Any, corpus: Corpus, runs: Sequence[Run]) -> Run:
     """Mix trained runs; the weights are learnt on chunks of the training part that the parts have not seen."""
     tokenizer = runs[0].tokenizer
     held = hold_out(tokenize(corpus.train, tokenizer).tokens, runs[0].model.begin)
@@ -63,33 +62,17 @@ def fit_mixture(config: Any, corpus: Corpus, runs: Sequence[Run]) -> Run:
         raise UserError(f"the text is too small to hold chunks out: {corpus.train.size} bytes; give a longer one")
     began = time.perf_counter()
     refitted = [_without_the_chunks(run, corpus, held) for run in runs]
-    mixture, learner = Mix(config, [run.model for run in runs]), Mix(config, refitted)
-    tokens = learn_weights(learner, torch.from_numpy(held.pieces_PL.astype(np.int64)))
-    mixture.logw_GI = learner.logw_GI
+    kind: Any = MODELS[model].model
+    mixture, learner = kind(config, [run.model for run in runs]), kind(config, refitted)
+    with eval_mode(learner), torch.no_grad():
+        tokens = learner.learn_pieces(torch.from_numpy(held.pieces_PL.astype(np.int64)))
+    mixture.take_weights(learner)
     seconds = time.perf_counter() - began + sum(run.record.get("train_seconds", 0.0) for run in runs)
     mixed = [{"run": run.name, "model": run.summary()} for run in runs]
     record: dict[str, Any] = {"train_tokens": tokens, "train_seconds": seconds, "mixed": mixed}
     if other := [f"{run.name}: {name}" for run in runs for name in run.record.get("other_text", ())]:
         record["other_text"] = other
     return Run(mixture, tokenizer, record)
-
-
-@torch.no_grad()
-def learn_weights(mix: Mix, pieces_PL: Tensor) -> int:
-    """Expectation-maximisation of the mixture weights over the tokens of the pieces; returns how many served."""
-    x_PL = mix.prepend_begin(pieces_PL)
-    state, logps, classes, width = mix.start(len(x_PL)), [], [], max(1, mix.max_scored_tokens // len(x_PL))
-    with eval_mode(mix):
-        for start in range(0, x_PL.shape[1] - 1, width):
-            x_PW = x_PL[:, start : start + width + 1]
-            class_PW = mix.token_context_classes(state, x_PW)
-            logp_IPW, state = mix.part_log_probs(state, x_PW)
-            possible_PW = (logp_IPW > -torch.inf).any(0) & (x_PW[:, 1:] != mix.begin)
-            classes.append(class_PW[possible_PW])
-            logps.append(logp_IPW[:, possible_PW])
-    class_N = torch.cat(classes)
-    mix.learn(torch.cat(logps, 1), class_N)
-    return len(class_N)
 
 
 def _without_the_chunks(run: Run, corpus: Corpus, held: Held) -> LanguageModel[Any]:

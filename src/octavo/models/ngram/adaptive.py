@@ -23,6 +23,7 @@ from octavo.errors import UserError
 from octavo.models.ngram import adaptive_tables as loops
 from octavo.models.ngram.adaptive_coder import AdaptiveNGramCoder
 from octavo.models.ngram.adaptive_reader import AdaptiveNGramSession, Reader
+from octavo.models.ngram.adaptive_tables import Array
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import discounts
 from octavo.models.ngram.model import MAX_ORDER, check_tree
@@ -162,6 +163,14 @@ class AdaptiveNGram(LanguageModel[Tensor]):
         self.release(readers)
         p = np.stack(p_BTV) if p_BTV else np.zeros((0, x_BT.shape[1], self.vocab))
         return torch.from_numpy(p), torch.cat([state, x_BT.int()], 1)
+
+    def order_distributions(self, state: Tensor, x_BT: Tensor) -> tuple[Array, Array, Tensor]:
+        """p_BTKV by every length of context after each token, the context classes there, and the new state."""
+        readers = self.readers_at(state)
+        found = [reader.order_distributions(x_T) for reader, x_T in zip(readers, x_BT.numpy(), strict=True)]
+        self.release(readers)
+        p_BTKV, class_BT = (np.stack(part) for part in zip(*found, strict=True))
+        return p_BTKV, class_BT, torch.cat([state, x_BT.int()], 1)
 
     def token_log_probs(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
         """log p of every token but the first by look-ups: no distribution over the vocabulary is made."""

@@ -77,6 +77,14 @@ class Reader:
         loops.read_distributions(self.tables, x_T.astype(np.int64), *self.codes, rate, p_TV)
         return p_TV
 
+    def order_distributions(self, x_T: NDArray[np.integer]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Read tokens: the distributions by every length of context after each, and the context class there."""
+        self.take(x_T)
+        p_TKV = np.empty((len(x_T), self.order, self.model.vocab))
+        class_T, rate = np.zeros(len(x_T), np.int64), self.model.config.discount_rate
+        loops.read_order_distributions(self.tables, x_T.astype(np.int64), *self.codes, rate, p_TKV, class_T)
+        return p_TKV, class_T
+
     def undo(self, count: int) -> None:
         """Forget the last tokens as if they had not been read."""
         begin, _, vocab = self.codes
@@ -175,6 +183,15 @@ class AdaptiveNGramSession(Session[Tensor]):
         p_BTV = [reader.distributions(x_T) for reader, x_T in zip(self.readers, x_BT.numpy(), strict=True)]
         self.back = min(self.back + x_BT.shape[1], loops.UNDO_TOKENS)
         return torch.from_numpy(np.stack(p_BTV))
+
+    def order_distributions(self, x_B: Tensor) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Process one token of each row: p_BKV by every length of context, and the context classes."""
+        found = [
+            reader.order_distributions(x_T) for reader, x_T in zip(self.readers, x_B.numpy()[:, None], strict=True)
+        ]
+        self.back = min(self.back + 1, loops.UNDO_TOKENS)
+        p_BTKV, class_BT = (np.stack(part) for part in zip(*found, strict=True))
+        return p_BTKV[:, 0], class_BT[:, 0]
 
     def context_class(self) -> Tensor:
         return torch.tensor([reader.context_class for reader in self.readers])

@@ -124,6 +124,33 @@ def distribution(tables: Tables, begin: int, p_V: Array) -> None:
 
 
 @compiled
+def order_distributions(tables: Tables, begin: int, p_KV: Array) -> None:
+    """The distribution by the contexts of up to k tokens, for each k: what a mixture may weigh one by one."""
+    node_NF, first_C = tables.node_NF, tables.first_C
+    for k in range(len(p_KV)):
+        if k == 0:
+            p_KV[0] = 1.0 / (p_KV.shape[1] - 1)
+            p_KV[0, begin] = 0.0
+        else:
+            p_KV[k] = p_KV[k - 1]
+        context = tables.context_K[k]
+        if context == NONE:
+            continue
+        c, gamma = back_off(tables, k, context)
+        if c == NONE:
+            continue
+        p_KV[k] *= gamma
+        total = node_NF[context, TOTAL]
+        if context < len(first_C) - 1:
+            for node in range(first_C[context], first_C[context + 1]):
+                p_KV[k, node_NF[node, WORD]] += discounted(tables, k, c, node, total)
+        node = node_NF[context, NEWEST_CHILD]
+        while node != NONE:
+            p_KV[k, node_NF[node, WORD]] += discounted(tables, k, c, node, total)
+            node = node_NF[node, SIBLING]
+
+
+@compiled
 def learn_discounts(
     tables: Tables, rate: float, p: float, class_K: Array, count_K: Array, gamma_K: Array, below_K: Array
 ) -> None:
@@ -326,3 +353,14 @@ def read_distributions(
     for t in range(len(x_T)):
         read_token(tables, x_T[t], begin, newline, vocab, rate, True)
         distribution(tables, begin, p_TV[t])
+
+
+@compiled
+def read_order_distributions(
+    tables: Tables, x_T: Array, begin: int, newline: int, vocab: int, rate: float, p_TKV: Array, class_T: Array
+) -> None:
+    """The distributions by every length of context after each token that is read, and the matched length there."""
+    for t in range(len(x_T)):
+        read_token(tables, x_T[t], begin, newline, vocab, rate, True)
+        order_distributions(tables, begin, p_TKV[t])
+        class_T[t] = matched_length(tables)

@@ -1,0 +1,366 @@
+"""A mixture that goes on learning while it reads: its parts' distributions, mixed bit by bit in the logarithmic domain.
+
+`mixing_loops` has the equations. A part is one expert; an adaptive n-gram model is one for each length of context.
+
+B batch, T time, V vocabulary, I experts, P numbers that are learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from octavo.config import Range, check_ranges
+from octavo.core import MAX_REWIND_TOKENS, LanguageModel, Session
+from octavo.errors import UserError
+from octavo.models import mixing_loops as loops
+from octavo.models.mix import check_parts, short_title
+from octavo.models.ngram import AdaptiveNGram
+from octavo.models.ngram.adaptive_reader import AdaptiveNGramSession
+from octavo.models.spec import ModelSpec
+from octavo.models.views import Table
+
+Array = NDArray[Any]
+State = tuple[Any, ...]  # the parts' states, θ, the experts' last distributions, and three numbers of each row
+LAST, BEFORE, KIND = range(3)  # the last two tokens, and the context class
+CHUNK_NUMBERS = 1 << 22  # of experts' distributions that are made at once
+
+
+@dataclass(frozen=True)
+class AdaptiveMixConfig:
+    """How an adaptive mixture is made."""
+
+    rate: Annotated[float, Range(0, 1.0)] = 0.01
+    """The step size of the experts' weights."""
+    final_rate: Annotated[float, Range(0, 1.0)] = 0.002
+    """The step size of the weights by which the selectors' sums are mixed again."""
+    calibration_bits: Annotated[int, Range(0, 20)] = 16
+    """Contexts of each calibration table: 2 to this power."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+class AdaptiveMix(LanguageModel[State]):
+    """The state has the parts' states, and what the mixture has learnt since `start`."""
+
+    theta_P: Tensor
+
+    adaptive = True
+
+    def __init__(self, config: AdaptiveMixConfig, parts: Sequence[LanguageModel[Any]]) -> None:
+        super().__init__()
+        check_parts(parts)
+        self.config, self.vocab, self.begin = config, parts[0].vocab, parts[0].begin
+        self.parts: Sequence[LanguageModel[Any]] = nn.ModuleList(parts)  # type: ignore[assignment]
+        self.gate = next((i for i, part in enumerate(parts) if part.context_classes > 1), 0)
+        leaves = self.vocab - 1 if self.begin == self.vocab - 1 else self.vocab
+        self.shape = loops.Shape(
+            sum(map(expert_count, parts)), parts[self.gate].context_classes, leaves, max(1, (leaves - 1).bit_length()),
+            1 << config.calibration_bits, config.rate, config.final_rate,
+        )  # fmt: skip
+        self.register_buffer("theta_P", torch.from_numpy(loops.first_theta(self.shape)))
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        return {"theta_P": self.theta_P}  # the parts have taken theirs already
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        super().load_tensors(tensors)
+        tables_P = self.theta_P[loops.theta_size(self.shape) - 2 * self.shape.calibration * loops.BINS :]
+        if not bool(((tables_P >= 0) & (tables_P <= 1)).all()):
+            raise UserError("calibration tables must hold probabilities: the file is damaged; train the mixture again")
+
+    @property
+    def context_policy(self) -> str:
+        policies = dict.fromkeys(part.context_policy for part in self.parts)
+        return "; ".join([*policies, "weights are learnt while it reads"])
+
+    @property
+    def max_scored_tokens(self) -> int:
+        return min(part.max_scored_tokens for part in self.parts)
+
+    @property
+    def context_classes(self) -> int:
+        return self.shape.classes
+
+    def context_class(self, state: State) -> Tensor:
+        classes: Tensor = state[3][:, KIND]
+        return classes
+
+    def start(self, batch: int) -> State:
+        theta_BP = self.theta_P.repeat(batch, 1)
+        p_BIV = torch.zeros(batch, self.shape.experts, self.vocab, dtype=torch.float64)
+        recent_B3 = torch.tensor([[self.begin, self.begin, 0]]).repeat(batch, 1)
+        return tuple(part.start(batch) for part in self.parts), theta_BP, p_BIV, recent_B3
+
+    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
+        logits_B1V, state = self.absorb(state, x_B[:, None])
+        return logits_B1V[:, 0], state
+
+    def predict(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
+        logits_BV, state = self.step(state, x_B)
+        return logits_BV.exp(), state
+
+    def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        """Each token is first learnt from, by what the experts said of it; then they say what comes next."""
+        states, theta_BP, p_BIV, recent_B3 = state
+        readers = self.readers(theta_BP, p_BIV, recent_B3)
+        logp_BTV = np.empty((len(x_BT), x_BT.shape[1], self.vocab))
+        for start in range(0, x_BT.shape[1], self._chunk(len(x_BT))):
+            x_Bt = x_BT[:, start : start + self._chunk(len(x_BT))]
+            p_BtIV, kind_Bt, states = expert_distributions(self.parts, self.gate, states, x_Bt)
+            for b, reader in enumerate(readers):
+                for t in range(x_Bt.shape[1]):
+                    logp_BTV[b, start + t] = reader.read(int(x_Bt[b, t]), p_BtIV[b, t], int(kind_Bt[b, t]))
+        with np.errstate(divide="ignore"):
+            return torch.from_numpy(np.log(logp_BTV)), (states, *self.joined(readers))
+
+    def token_log_probs(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        """By the bits on each token's path alone."""
+        states, theta_BP, p_BIV, recent_B3 = state
+        readers = self.readers(theta_BP, p_BIV, recent_B3)
+        logp_BT = np.zeros((len(x_BT), max(0, x_BT.shape[1] - 1)))
+        for start in range(0, x_BT.shape[1] - 1, self._chunk(len(x_BT))):
+            x_Bt = x_BT[:, start : start + self._chunk(len(x_BT)) + 1]
+            p_BtIV, kind_Bt, states = expert_distributions(self.parts, self.gate, states, x_Bt[:, :-1])
+            for b, reader in enumerate(readers):
+                scored_T = logp_BT[b, start : start + x_Bt.shape[1] - 1]
+                reader.score(x_Bt[b].numpy(), p_BtIV[b], kind_Bt[b], scored_T)
+        return torch.from_numpy(logp_BT), (states, *self.joined(readers))
+
+    def readers(self, theta_BP: Tensor, p_BIV: Tensor, recent_B3: Tensor) -> list[MixReader]:
+        """What each row knows, to be read on from; the tensors stay as they are."""
+        rows = zip(theta_BP.numpy(), p_BIV.numpy(), recent_B3.numpy(), strict=True)
+        return [MixReader(self, theta_P, p_IV, recent_3) for theta_P, p_IV, recent_3 in rows]
+
+    def joined(self, readers: Sequence[MixReader]) -> tuple[Tensor, Tensor, Tensor]:
+        """What the rows' readers know, as the tensors of a state."""
+        theta_BP = np.stack([reader.theta_P for reader in readers])
+        p_BIV = np.stack([reader.p_IV for reader in readers])
+        recent = [[reader.last, reader.before, reader.kind] for reader in readers]
+        return torch.from_numpy(theta_BP), torch.from_numpy(p_BIV), torch.tensor(recent)
+
+    def _chunk(self, batch: int) -> int:
+        return max(16, CHUNK_NUMBERS // max(1, batch * self.shape.experts * self.vocab))
+
+    def learn_pieces(self, pieces_PL: Tensor) -> int:
+        """Learn the weights on pieces of text that no part has learnt from, one after the other."""
+        for piece_L in pieces_PL:
+            states, _, p_BIV, recent_B3 = self.start(1)
+            opened_1T = self.prepend_begin(piece_L[None])
+            state = self.token_log_probs((states, self.theta_P[None].clone(), p_BIV, recent_B3), opened_1T)[1]
+            self.theta_P = state[1][0]
+        return int((pieces_PL != self.begin).sum())
+
+    def take_weights(self, learner: AdaptiveMix) -> None:
+        """Take what a mixture of the same shape has learnt."""
+        self.theta_P = learner.theta_P
+
+    def session(self, state: State, tokens: int = 1 << 30) -> Session[State]:
+        return AdaptiveMixSession(self, state, tokens)
+
+
+def expert_count(part: LanguageModel[Any]) -> int:
+    """How many distributions a part offers."""
+    return int(part.config.order) if isinstance(part, AdaptiveNGram) else 1
+
+
+def expert_distributions(
+    parts: Sequence[LanguageModel[Any]], gate: int, states: State, x_BT: Tensor
+) -> tuple[Array, Array, State]:
+    """p_BTIV of all experts after each token, the context class there, and the parts' states."""
+    found, after, kind_BT = [], [], np.zeros(x_BT.shape, np.int64)
+    for i, (part, state) in enumerate(zip(parts, states, strict=True)):
+        if isinstance(part, AdaptiveNGram):
+            p_BTIV, class_BT, state = part.order_distributions(state, x_BT)
+            if i == gate:
+                kind_BT = class_BT
+        else:
+            if i == gate and part.context_classes > 1:
+                ahead_BT = torch.cat([x_BT, x_BT[:, :1]], 1)  # the class after the last token is asked for, too
+                kind_BT = part.token_context_classes(state, ahead_BT).numpy()
+            logits_BTV, state = part.absorb(state, x_BT)
+            p_BTIV = logits_BTV.detach().softmax(-1, dtype=torch.float64)[:, :, None].numpy()
+        found.append(p_BTIV)
+        after.append(state)
+    return np.concatenate(found, 2), kind_BT, tuple(after)
+
+
+class MixReader:
+    """What a mixture knows in one place of a text: θ, and what the experts said of the next token."""
+
+    def __init__(self, model: AdaptiveMix, theta_P: Array, p_IV: Array, recent_3: Array) -> None:
+        self.shape, self.begin = model.shape, model.begin
+        self.theta_P, self.p_IV = theta_P.copy(), p_IV.copy()
+        self.last, self.before, self.kind = recent_3.tolist()
+        nodes = 2 << self.shape.bits
+        self.mass_IN, self.p_N, self.p_V = np.empty((self.shape.experts, nodes)), np.empty(nodes), np.empty(model.vocab)
+        self.journal_J, self.old_J, self.size = np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)
+        loops.tree_sums(self.p_IV, self.shape, self.mass_IN)
+
+    def read(self, word: int, p_IV: Array, kind: int) -> Array:
+        """Learn from a token, hear what the experts say next, and mix it."""
+        self.learn(word)
+        self.last, self.before, self.kind, self.p_IV = word, self.last, kind, p_IV
+        loops.tree_sums(p_IV, self.shape, self.mass_IN)
+        loops.mixed_distribution(
+            self.theta_P, self.shape, self.mass_IN, kind, self.last, self.before, self.p_N, self.p_V
+        )
+        return self.p_V
+
+    def learn(self, word: int, learn: bool = True) -> float:
+        """log p of the token that came, which is learnt from; begin is not."""
+        if word == self.begin:
+            return -np.inf
+        return loops.read_token(
+            self.theta_P, self.shape, self.mass_IN, self.kind, self.last, self.before, word, learn, self.journal_J,
+            self.old_J, self.size,
+        )  # fmt: skip
+
+    def score(self, x_T: Array, p_TIV: Array, kind_T: Array, log_p_T: Array) -> None:
+        """log p of every token but the first; the last one is not learnt from, since the next call begins with it."""
+        self.learn(int(x_T[0]))
+        last, before, inner = int(x_T[0]), self.last, len(p_TIV) - 1
+        loops.read_tokens(
+            self.theta_P,
+            self.shape,
+            p_TIV[:inner],
+            kind_T[:inner],
+            x_T[1:-1],
+            self.begin,
+            last,
+            before,
+            log_p_T[:inner],
+        )
+        self.last, self.before = int(x_T[-2]), int(x_T[-3]) if len(x_T) > 2 else self.last
+        self.kind, self.p_IV = int(kind_T[-1]), p_TIV[-1]
+        loops.tree_sums(self.p_IV, self.shape, self.mass_IN)
+        log_p_T[-1] = self.learn(int(x_T[-1]), learn=False)
+
+    def forget_journal(self, entries: int) -> None:
+        """Drop the oldest entries of the journal."""
+        left = int(self.size[0]) - entries
+        for array in (self.journal_J, self.old_J):
+            array[:left] = array[entries : entries + left].copy()
+        self.size[0] = left
+
+    def __copy__(self) -> MixReader:
+        """Another one at the same place."""
+        other = object.__new__(MixReader)
+        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        other.__dict__ |= vars(self) | arrays
+        return other
+
+
+class AdaptiveMixSession(Session[State]):
+    """Sessions of the parts, and what the mixture knows, changed in place."""
+
+    def __init__(self, model: AdaptiveMix, state: State, tokens: int = 1 << 30) -> None:
+        self.tokens = tokens
+        super().__init__(model, state)
+
+    @property
+    def state(self) -> State:
+        mix: AdaptiveMix = self.model  # type: ignore[assignment]
+        return tuple(session.state for session in self.sessions), *mix.joined(self.readers)
+
+    @state.setter
+    def state(self, state: State) -> None:
+        mix: AdaptiveMix = self.model  # type: ignore[assignment]
+        states, *own = state
+        self.sessions = [part.session(s, self.tokens) for part, s in zip(mix.parts, states, strict=True)]
+        self.readers = mix.readers(*own)
+        entries = loops.journal_size(mix.shape, MAX_REWIND_TOKENS + 1)
+        for reader in self.readers:
+            reader.journal_J, reader.old_J = np.empty(entries, np.int64), np.empty(entries)
+        self.trails: list[list[tuple[Any, ...]]] = [[] for _ in self.readers]  # of each row, how it was before a token
+
+    def step(self, x_B: Tensor) -> Tensor:
+        return self.predict(x_B).log()
+
+    def predict(self, x_B: Tensor) -> Tensor:
+        mix: AdaptiveMix = self.model  # type: ignore[assignment]
+        found, kind_B = [], np.zeros(len(x_B), np.int64)
+        for i, session in enumerate(self.sessions):
+            if isinstance(session, AdaptiveNGramSession):
+                p_BIV, class_B = session.order_distributions(x_B)
+            else:
+                p_BIV = session.predict(x_B)[:, None].numpy()
+                class_B = session.context_class().numpy() if i == mix.gate and mix.shape.classes > 1 else kind_B
+            kind_B = class_B if i == mix.gate else kind_B
+            found.append(p_BIV)
+        p_BIV = np.concatenate(found, 1)
+        p_BV = []
+        for reader, trail, x, p_IV, kind in zip(self.readers, self.trails, x_B.tolist(), p_BIV, kind_B, strict=True):
+            if len(trail) == MAX_REWIND_TOKENS:
+                gone = trail[1][0]
+                reader.forget_journal(gone)
+                trail[:] = [(mark - gone, *rest) for mark, *rest in trail[1:]]
+            trail.append((int(reader.size[0]), reader.last, reader.before, reader.kind, reader.p_IV))
+            p_BV.append(reader.read(x, p_IV, int(kind)).copy())
+        return torch.from_numpy(np.stack(p_BV))
+
+    def absorb(self, x_BT: Tensor) -> Tensor:
+        self.calls += 1
+        if not x_BT.shape[1]:
+            return self.model.absorb(self.state, x_BT)[0]
+        return torch.stack([self.step(x_B) for x_B in x_BT.unbind(1)], 1)
+
+    def context_class(self) -> Tensor:
+        return torch.tensor([reader.kind for reader in self.readers])
+
+    def rewind(self, count: int) -> None:
+        held = min(map(len, self.trails), default=0)
+        if not 0 <= count <= held:
+            raise UserError(f"only the last {held} tokens can be taken back: count={count}; fork before instead")
+        for session in self.sessions:
+            session.rewind(count)
+        for reader, trail in zip(self.readers, self.trails, strict=True):
+            for _ in range(count):
+                mark, reader.last, reader.before, reader.kind, reader.p_IV = trail.pop()
+                loops.undo(reader.theta_P, reader.journal_J, reader.old_J, reader.size, mark)
+            loops.tree_sums(reader.p_IV, reader.shape, reader.mass_IN)
+
+    def fork(self) -> AdaptiveMixSession:
+        other = object.__new__(AdaptiveMixSession)
+        other.model, other.tokens = self.model, self.tokens
+        other.sessions = [session.fork() for session in self.sessions]
+        other.readers = [copy(reader) for reader in self.readers]
+        other.trails = [[] for _ in self.readers]  # a fork need not be able to take back what came before it
+        return other
+
+
+def _weights(model: AdaptiveMix, spell: Callable[[int], str]) -> Table:
+    """How much each expert's logit counts, on average over the places of the tree, by matched length."""
+    shape, width = model.shape, model.shape.experts + 1
+    w_CLI = model.theta_P[: shape.classes * shape.bits * width].view(shape.classes, shape.bits, width)
+    names = [name for part in model.parts for name in expert_names(part)]
+    rows = tuple((str(c), *(f"{w:.2f}" for w in row[:-1])) for c, row in enumerate(w_CLI.mean(1).tolist()))
+    caption = "The weights of the experts' logits after training, by how much of the context was seen before."
+    return Table(caption, ("tokens seen before", *names), rows)
+
+
+def expert_names(part: LanguageModel[Any]) -> list[str]:
+    """A word for each distribution that a part offers."""
+    if isinstance(part, AdaptiveNGram):
+        return [f"{k}-gram" for k in range(1, expert_count(part) + 1)]
+    return [short_title(part)]
+
+
+SPEC = ModelSpec(
+    "adaptive-mix", "adaptive mixture", "a mixture of trained runs whose weights are learnt while it reads", "mixture",
+    AdaptiveMix, AdaptiveMixConfig, fitting="mixture", details=_weights,
+    summarise=lambda model, tokens: f"adaptive mix of {', '.join(map(short_title, model.parts))} of {tokens}",
+    parts=lambda model: model.parts,
+    equation="""at each bit of a token: p = σ(Σ_s v_s y_s), y_s = Σ_i w_{s,i} x_i, x_i = ln(q_i / (1 - q_i))
+q_i: what expert i gives the bit 1; s: sets of weights, chosen by matched length, last token and place
+after the bit b: w_{s,i} += η (b - σ(y_s)) x_i, v_s += η′ (b - p) y_s
+calibrated: p′ = (p + a₁(p) + a₂(p)) / 3, tables by the last token and the last two""",
+)  # fmt: skip

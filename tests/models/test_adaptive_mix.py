@@ -1,0 +1,187 @@
+"""An adaptive mixture: its distribution, its steps along the gradient, and what it is good for."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from examples import VOCAB, adaptive_ngram, adaptively_mixed, ngram, recurrent, text
+from octavo.errors import UserError
+from octavo.models import build, describe
+from octavo.models import mixing_loops as loops
+from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig, MixReader
+from octavo.models.recurrent import GRU
+
+BEGIN = VOCAB - 1
+
+
+def a_place(experts: int = 3, leaves: int = 12, seed: int = 0) -> tuple[loops.Shape, np.ndarray, np.ndarray]:
+    """A mixture's shape, random θ near where it starts, and the experts' distributions over the ids."""
+    shape = loops.Shape(experts, 2, leaves, (leaves - 1).bit_length(), 8, 0.05, 0.01)
+    rng = np.random.default_rng(seed)
+    theta_P = loops.first_theta(shape) * rng.uniform(0.8, 1.2, loops.theta_size(shape))
+    p_IV = rng.dirichlet(np.full(leaves, 0.5), experts)
+    return shape, np.clip(theta_P, 0, 1), np.concatenate([p_IV, np.zeros((experts, 1))], 1)
+
+
+def equations(shape: loops.Shape, theta_P: torch.Tensor, p_IV: np.ndarray, kind: int, word: int) -> torch.Tensor:
+    """log p of an id by the module's equations, in plain torch, without the calibration tables: the sum over bits."""
+    width, first = shape.experts + 1, 1 << shape.bits
+    final = loops.selector_rows(shape) * width + kind * loops.SELECTORS
+    v_S = theta_P[final : final + loops.SELECTORS]
+    mass_IL = np.zeros((shape.experts, first))
+    mass_IL[:, : shape.leaves] = p_IV[:, : shape.leaves]
+    total, low, high = torch.zeros((), dtype=torch.float64), 0, first
+    for depth in range(shape.bits):
+        middle = (low + high) // 2
+        bit, node = int(word >= middle), (first + low) >> (shape.bits - depth)
+        if middle < shape.leaves:
+            q_I = mass_IL[:, middle:high].sum(1) / mass_IL[:, low:high].sum(1)
+            x_I = torch.tensor([*np.log(q_I / (1 - q_I)), loops.BIAS])
+            row_S = np.empty(loops.SELECTORS, np.int64)
+            loops.rows_of(shape, kind, 1, node, depth, row_S)
+            y_S = torch.stack([theta_P[row * width : (row + 1) * width] @ x_I for row in row_S.tolist()])
+            total = total + torch.nn.functional.logsigmoid((2 * bit - 1) * (v_S @ y_S))
+        low, high = (middle, high) if bit else (low, middle)
+    return total
+
+
+def uncalibrated(shape: loops.Shape, theta_P: np.ndarray, p_IV: np.ndarray, kind: int, word: int) -> float:
+    """log p by the loops, with calibration tables that say what they are given: a fine straight line is not a
+    logistic curve, so p' is taken apart again."""
+    mass_IN = np.empty((shape.experts, 2 << shape.bits))
+    loops.tree_sums(p_IV, shape, mass_IN)
+    x_I, y_S, out_4 = np.empty(shape.experts + 1), np.empty(loops.SELECTORS), np.empty(4)
+    row_S, start_2, total = np.empty(loops.SELECTORS, np.int64), np.empty(2, np.int64), 0.0
+    for depth in range(shape.bits):
+        node = (word + (1 << shape.bits)) >> (shape.bits - depth)
+        bit = (word >> (shape.bits - 1 - depth)) & 1
+        if loops.is_open(shape, node, depth):
+            loops.inputs(mass_IN, shape, node, x_I)
+            loops.rows_of(shape, kind, 1, node, depth, row_S)
+            loops.table_starts(shape, 1, 0, node, start_2)
+            loops.predict_bit(theta_P, shape, kind, x_I, row_S, start_2, y_S, out_4)
+            total += math.log(out_4[0] if bit else 1 - out_4[0])
+    return total
+
+
+@pytest.mark.parametrize("leaves", [2, 7, 12, 16])
+def test_the_loops_compute_the_equations(leaves: int) -> None:
+    shape, theta_P, p_IV = a_place(leaves=leaves)
+    for word in range(leaves):
+        expected = equations(shape, torch.from_numpy(theta_P), p_IV, 1, word)
+        assert math.isclose(uncalibrated(shape, theta_P, p_IV, 1, word), float(expected), rel_tol=1e-12)
+
+
+def test_weights_move_along_the_gradients_of_the_log_probabilities() -> None:
+    shape, theta_P, p_IV = a_place()
+    word, kind, width = 5, 1, shape.experts + 1
+    variable_P = torch.from_numpy(theta_P.copy()).requires_grad_()
+    equations(shape, variable_P, p_IV, kind, word).backward()
+    assert variable_P.grad is not None
+    mass_IN = np.empty((shape.experts, 2 << shape.bits))
+    loops.tree_sums(p_IV, shape, mass_IN)
+    moved_P = theta_P.copy()
+    loops.read_token(
+        moved_P, shape, mass_IN, kind, 1, 0, word, True, np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)
+    )
+    final = slice(loops.selector_rows(shape) * width + kind * loops.SELECTORS, None)
+    final = slice(final.start, final.start + loops.SELECTORS)
+    np.testing.assert_allclose(
+        moved_P[final] - theta_P[final], shape.final_rate * variable_P.grad[final].numpy(), rtol=1e-9, atol=1e-15
+    )
+    # The weights of a selector follow log p of the selector alone: one expert's bit, by hand.
+    row_S, x_I = np.empty(loops.SELECTORS, np.int64), np.empty(width)
+    loops.rows_of(shape, kind, 1, 1, 0, row_S)
+    loops.inputs(mass_IN, shape, 1, x_I)
+    at = slice(row_S[1] * width, (row_S[1] + 1) * width)  # the node's own weights: no other bit of the token has them
+    w_I = torch.from_numpy(theta_P[at].copy()).requires_grad_()
+    torch.nn.functional.logsigmoid((2 * (word >> 3 & 1) - 1) * (w_I @ torch.from_numpy(x_I))).backward()
+    assert w_I.grad is not None
+    np.testing.assert_allclose(moved_P[at] - theta_P[at], shape.rate * w_I.grad.numpy(), rtol=1e-9, atol=1e-15)
+
+
+def test_calibration_tables_move_towards_what_came() -> None:
+    shape, theta_P, p_IV = a_place()
+    start_2 = np.empty(2, np.int64)
+    loops.table_starts(shape, 1, 0, 1, start_2)
+    mass_IN = np.empty((shape.experts, 2 << shape.bits))
+    loops.tree_sums(p_IV, shape, mass_IN)
+    for word, up in ((0, False), (11, True)):  # the first bit is 0 or 1
+        moved_P = theta_P.copy()
+        loops.read_token(
+            moved_P, shape, mass_IN, 0, 1, 0, word, True, np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)
+        )
+        for start in start_2:
+            change = (moved_P - theta_P)[start : start + loops.BINS]
+            assert (change >= 0).all() if up else (change <= 0).all()
+            assert np.count_nonzero(change) in (1, 2)
+
+
+def test_ids_that_cannot_come_cost_nothing_and_have_no_probability() -> None:
+    """Seven ids need three bits, of which one combination does not occur, and begin is the eighth."""
+    shape, theta_P, p_IV = a_place(leaves=7)
+    mass_IN, p_N, p_V = np.empty((3, 16)), np.empty(16), np.empty(8)
+    loops.tree_sums(p_IV, shape, mass_IN)
+    loops.mixed_distribution(theta_P, shape, mass_IN, 0, 1, 0, p_N, p_V)
+    assert math.isclose(p_V.sum(), 1, rel_tol=1e-12)
+    assert p_V[7] == 0
+
+
+def test_equal_experts_are_mixed_to_what_they_all_say_before_anything_is_learnt() -> None:
+    model = AdaptiveMix(AdaptiveMixConfig(calibration_bits=2), [ngram(order=3), ngram(order=3)])
+    state, begin_B = model.start(1), torch.tensor([BEGIN])
+    p_BV, _ = model.predict(state, begin_B)
+    expected_BV, _ = model.parts[0].predict(model.parts[0].start(1), begin_B)
+    torch.testing.assert_close(p_BV, expected_BV, rtol=0, atol=0.02)  # tables interpolate the logistic curve
+
+
+def test_it_is_better_than_each_of_its_parts_and_than_the_same_weights_kept() -> None:
+    parts = [adaptive_ngram(order=4), ngram(order=2)]
+    model = adaptively_mixed(*parts)
+    other_T = torch.randint(0, BEGIN, (1500,), generator=torch.Generator().manual_seed(1))
+    x_1T = torch.cat([text(1500, seed=11)[1:].long(), other_T])[None]  # it becomes another text
+    bits = [float(-one.score(x_1T).mean()) / math.log(2) for one in (model, *parts)]
+    assert bits[0] < min(bits[1:])
+    kept = adaptively_mixed(*parts)
+    kept.config = AdaptiveMixConfig(rate=0.0, final_rate=0.0, calibration_bits=6)
+    kept.shape = kept.shape._replace(rate=0.0, final_rate=0.0)
+    assert bits[0] < float(-kept.score(x_1T).mean()) / math.log(2)
+
+
+def test_a_session_takes_back_sixteen_tokens_to_the_last_bit() -> None:
+    model, x_1T = adaptively_mixed(adaptive_ngram(order=3), recurrent(GRU)), text(80, seed=4)[None].long()
+    session = model.session(model.start(1))
+    session.absorb(x_1T[:, :40])
+    before = session.readers[0].theta_P.copy()  # type: ignore[attr-defined]
+    expected = session.fork().absorb(x_1T[:, 40:60])
+    session.absorb(x_1T[:, 40:56])
+    session.rewind(16)
+    assert np.array_equal(session.readers[0].theta_P, before)  # type: ignore[attr-defined]
+    torch.testing.assert_close(session.absorb(x_1T[:, 40:60]), expected, rtol=1e-12, atol=1e-12)
+    with pytest.raises(UserError, match="only the last 16 tokens can be taken back"):
+        session.rewind(17)
+
+
+def test_saved_equals_loaded_and_damage_is_refused() -> None:
+    model = adaptively_mixed(adaptive_ngram(order=3), recurrent(GRU))
+    tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    x_1T = text(100, seed=4)[None, 1:].long()
+    assert torch.equal(build(describe(model), tensors).requires_grad_(False).score(x_1T), model.score(x_1T))
+    tensors["theta_P"][-1] = 2.0
+    with pytest.raises(UserError, match="calibration tables must hold probabilities"):
+        build(describe(model), tensors)
+
+
+def test_what_is_learnt_on_a_piece_stays_for_the_next_one() -> None:
+    mix = AdaptiveMix(AdaptiveMixConfig(calibration_bits=4), [adaptive_ngram(order=3), ngram(order=2)])
+    thetas = [mix.theta_P.clone()]
+    for piece in (text(60, seed=1), text(60, seed=2)):
+        assert mix.learn_pieces(piece[None, 1:].long()) == 60
+        thetas.append(mix.theta_P.clone())
+    assert all(not torch.equal(one, other) for one, other in pairwise(thetas))
+    assert isinstance(mix.readers(*mix.start(1)[1:])[0], MixReader)
