@@ -6,9 +6,12 @@ import importlib
 import io
 import json
 import math
+import os
 import random
 import shutil
+import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -180,13 +183,14 @@ def test_a_program_that_fails_is_a_failed_row_with_its_reason(
         monkeypatch.setattr(programs, "START_SECONDS", 0.9)
     stand_in(bin_folder, "zpaq", body)
     (tmp_path / "text.txt").write_text(sentences(40), encoding="utf-8")
-    before = set(Path(programs.tempfile.gettempdir()).glob("octavo-zpaq-*"))
+    (tmp_path / "temp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
     found = quiet(tmp_path / "text.txt", tmp_path / "out", "bag,zpaq")
     assert said in str(found["zpaq"].error)
     assert found["bag"].error is None
     assert found.advice[-1] == "zpaq failed, so it is not judged."
     assert not found["zpaq"].adaptive  # it has no number
-    assert set(Path(programs.tempfile.gettempdir()).glob("octavo-zpaq-*")) == before
+    assert list((tmp_path / "temp").iterdir()) == []  # nothing is left of it
 
 
 def test_a_program_that_cannot_be_started_says_so(bin_folder: Path) -> None:
@@ -198,6 +202,31 @@ def test_a_program_that_cannot_be_started_says_so(bin_folder: Path) -> None:
     path.unlink()
     with pytest.raises(UserError, match="needs the program zpaq, which is no longer on the path"):
         archive_size("zpaq", b"text", 4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: elsewhere a program is not ended with its parent")
+def test_a_program_ends_when_the_process_that_started_it_is_killed(bin_folder: Path, tmp_path: Path) -> None:
+    stand_in(bin_folder, "zpaq", f'import os, time; open("{tmp_path}/id", "w").write(str(os.getpid())); time.sleep(60)')
+    code = "from octavo.experiments.compare.programs import archive_size; archive_size('zpaq', b'text', 4)"
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}) as parent:
+        until = time.monotonic() + 60
+        while not (tmp_path / "id").is_file() or not (tmp_path / "id").read_text():
+            assert parent.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        parent.kill()
+    number = int((tmp_path / "id").read_text())
+    while is_running(number):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def is_running(number: int) -> bool:
+    """Whether a process of that id is there and has not ended."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.skipif(shutil.which("zpaq") is None, reason="needs zpaq: apt install zpaq")
