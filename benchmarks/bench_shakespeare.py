@@ -5,26 +5,23 @@ python benchmarks/bench_shakespeare.py
 
 from __future__ import annotations
 
-import importlib
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import torch
 
 import octavo
 from measure import median_spread, octavo_command, parser, print_machine, rates, run_command, time_call
-from octavo.experiments.compare.compressors import COMPRESSORS, best_way, known_text
+from octavo.experiments.compare.compressors import COMPRESSORS, best_way, known_text, why_missing
 from octavo.scoring import range_coder as coder
 from octavo.scoring.archive import read_header
 from octavo.tasks.run import Run
 from octavo.text import Split, open_corpus
 
 REPEATS = 5
-PPMD_ORDER, PPMD_BYTES = 6, 1 << 28  # 7-Zip's usual order, and memory for all contexts of both texts
 
 
 def main() -> None:
@@ -67,20 +64,13 @@ def compressors(train: Split, valid: bytes) -> None:
     """What each makes of the scored part, the training text given."""
     print("\nthe training text given, bits/byte:")
     for name in COMPRESSORS:
+        if missing := why_missing(name):
+            print(f"  {name}: not measured; {missing}")
+            continue
         known = known_text(name, train, valid)
-        print(f"  {name}: {8 * best_way(name, known, valid)(valid) / len(valid):.3f}")
-    try:
-        pyppmd: Any = importlib.import_module("pyppmd")
-    except ImportError:
-        print("  PPMd: not measured; pip install pyppmd")
-        return
-
-    def size(data: bytes) -> int:
-        encoder = pyppmd.Ppmd7Encoder(PPMD_ORDER, PPMD_BYTES)
-        return len(encoder.encode(data)) + len(encoder.flush(endmark=False))
-
-    known = train.read()
-    print(f"  PPMd, order {PPMD_ORDER}: {8 * (size(known + valid) - size(known)) / len(valid):.3f}")
+        began = time.perf_counter()
+        bits = 8 * best_way(name, known, valid)(valid) / len(valid)
+        print(f"  {name}: {bits:.3f}, {time.perf_counter() - began:.1f} s")
 
 
 def compression(run: Run, name: str, data: bytes) -> None:

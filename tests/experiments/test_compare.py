@@ -30,7 +30,7 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell
 from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, read_comparison
-from octavo.experiments.compare.compressors import best_way
+from octavo.experiments.compare.compressors import COMPRESSORS, best_way, why_missing
 from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
 from octavo.experiments.compare.intervals import block_count
 from octavo.experiments.compare.measure import score_run
@@ -350,7 +350,7 @@ def test_without_names_all_candidates_are_compared_and_octavo_can_train_each_of_
         "counts": ["bag", "kn3", "kn5", "kn7", "words3", "bigram"],
         "recurrent": ["rnn", "gru", "lstm", "rnn-attention"],
         "attention": ["gpt", "local", "linear", "synthesizer"],
-        "mixture": ["mix"], "compressor": ["zlib", "bz2", "xz", "zstd"],
+        "mixture": ["mix"], "compressor": [name for name in COMPRESSORS if not why_missing(name)],
     }  # fmt: skip
     for one in (one for one in candidates().values() if one.family != "compressor"):
         model, usual = preset(one.model)
@@ -402,13 +402,37 @@ def test_pandas_gets_the_same_rows(whole: tuple[Comparison, str, str]) -> None:
 
 
 def test_rows_and_comparisons_survive_json() -> None:
-    rows = (CompareRow("a", "A", "counts", 2.0, low=1.9, high=2.1, interval="over 3 seeds", seconds=1.5, bytes=7),
+    rows = (CompareRow("a", "A", "counts", 2.0, adaptive=True, low=1.9, high=2.1, interval="over 3 seeds", seconds=1.5,
+                       bytes=7),
             CompareRow("b", "B", "counts", math.inf, impossible=3),
             CompareRow("c", "C", "attention", error="no"))  # fmt: skip
     one = Comparison(rows, {"name": "x"}, advice=("Take a.",))
     record = json.loads(json.dumps(one.to_json(), allow_nan=False))
     assert [row["bits_per_byte"] for row in record["rows"]] == [2.0, None, None]
     assert Comparison.of(record) == one
+
+
+def test_rows_that_were_stored_before_they_said_whether_they_are_adaptive_are_read_as_fixed() -> None:
+    record = Comparison((CompareRow("a", "A", "counts", 2.0),), {"name": "x"}).to_json()
+    del record["rows"][0]["adaptive"]
+    assert not Comparison.of(record)["a"].adaptive
+
+
+def test_a_model_that_goes_on_learning_is_a_marked_row_and_the_terminal_explains_the_mark(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Foreign, "adaptive", True)  # what it scores is not changed by this
+    monkeypatch.setitem(MODELS, "foreign", ModelSpec(
+        "foreign", "a foreign network", "for this test", "convolution", Foreign, RecurrentConfig
+    ))  # fmt: skip
+    words = (str(corpus), "--budget", STEPS, "--no-prove", "--out", str(tmp_path / "out"))
+    assert "†" not in run_cli(*words, "--models", "bag")[1]
+    code, printed, _ = run_cli(*words, "--models", "bag,foreign")
+    found = read_comparison(tmp_path / "out")
+    assert (code, found["foreign"].adaptive, found["bag"].adaptive) == (0, True, False)
+    assert "†: adaptive, a model that goes on learning from the held-out text while it" in " ".join(printed.split())
+    assert [line.split()[0] for line in printed.splitlines() if re.match(r"\w+ .*\d   [*-]?†", line)] == ["foreign"]
+    assert sorted(found.column("adaptive")) == [False, True]
 
 
 def test_json_holds_one_object_with_the_rows(corpus: Path, tmp_path: Path) -> None:
@@ -732,7 +756,7 @@ def test_names_families_and_patterns_choose_candidates_in_the_tables_order() -> 
     assert names("kn*", "bag") == ["bag", "kn3", "kn5", "kn7"]
     assert names("recurrent") == ["rnn", "gru", "lstm", "rnn-attention"]
     assert names("gru,xz") == ["gru", "xz"]
-    assert names() == [name for name, one in candidates().items() if not one.variant_of]
+    assert names() == [name for name, one in candidates().items() if not one.variant_of and not one.missing]
 
 
 def test_the_stored_command_says_the_same_again() -> None:

@@ -311,6 +311,31 @@ def test_the_table_marks_the_best_greys_the_dominated_and_shows_what_failed() ->
     assert "Context while scoring, all: state carried." in text
 
 
+def test_adaptive_rows_are_marked_in_table_notebook_and_figures_and_explained_only_where_there_are_some() -> None:
+    fixed = by_hand()
+    assert 'class="adaptive"' not in comparison_html(fixed)
+    assert all("daptive" not in one for one in footnotes(fixed))
+    marked = [replace(one, adaptive=one.model in ("xz", "kn5")) for one in fixed]
+    comparison = replace(fixed, rows=tuple(marked))
+    for html in (comparison_table(comparison), comparison_html(comparison)):
+        assert re.findall(r'row">(\w+)\s+<span class="adaptive">adaptive</span>', html) == ["kn5", "xz"]
+    (note,) = [one for one in footnotes(comparison) if one.startswith("Adaptive: ")]
+    assert "goes on learning from the held-out text while it scores it" in note
+    drawn = html_of(comparison)
+    assert {"xz †", "kn5 †", "gru"} <= {text.text for text in elements(drawn, "text")}
+    assert "†: adaptive." in drawn
+    assert "kn5, adaptive: 2.5000 bits per byte" in drawn
+    figure = trade_off(comparison, COSTS[0])
+    at = figure.columns.index("adaptive")
+    assert {line[0] for line in figure.data if line[at]} == {"xz", "kn5"}
+
+
+def test_the_badge_of_a_fixed_model_that_an_adaptive_row_beats_says_so() -> None:
+    rows = (*by_hand().rows, row("ppmd", 1.9, "compressor", adaptive=True))
+    assert "best fixed model</span>" in comparison_table(replace(by_hand(), rows=rank_rows(rows)))
+    assert "best model</span>" in comparison_table(by_hand())
+
+
 def test_a_notebook_gets_the_table_and_one_figure_in_few_bytes() -> None:
     shown = comparison_html(by_hand())
     assert len(shown) < 200_000

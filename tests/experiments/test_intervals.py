@@ -18,6 +18,7 @@ from octavo.experiments.compare.compressors import (
     best_way,
     bytes_before_block,
     run_length_size,
+    why_missing,
 )
 from octavo.experiments.compare.intervals import (
     MAX_BLOCKS,
@@ -155,7 +156,8 @@ def test_compressors_with_a_dictionary_give_the_held_out_text_back() -> None:
     packer = zlib.compressobj(9, wbits=-15, memLevel=9, zdict=known)
     packed = packer.compress(held_out) + packer.flush()
     assert zlib.decompressobj(-15, zdict=known).decompress(packed) == held_out
-    by_name = {way.__name__: way(known, len(known) + len(held_out))(held_out) for ways in COMPRESSORS.values()
+    here = {name: one.ways for name, one in COMPRESSORS.items() if not why_missing(name)}
+    by_name = {way.__name__: way(known, len(known) + len(held_out))(held_out) for ways in here.values()
                for way in ways}  # fmt: skip
     assert by_name["zlib_dictionary"] == len(packed) < len(zlib.compress(held_out, 9))
     assert by_name["bz2_difference"] == len(bz2.compress(known + held_out)) - len(bz2.compress(known))
@@ -164,11 +166,11 @@ def test_compressors_with_a_dictionary_give_the_held_out_text_back() -> None:
     packed = zstandard.ZstdCompressor(level=22, dict_data=dictionary).compress(held_out)
     assert zstandard.ZstdDecompressor(dict_data=dictionary).decompress(packed) == held_out
     assert by_name["zstd_dictionary"] == pytest.approx(len(packed), abs=8)  # without the length in the header
-    for name, ways in COMPRESSORS.items():
+    for name, ways in here.items():
         assert best_way(name, known, held_out)(held_out) == min(by_name[way.__name__] for way in ways)
 
 
-@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("name", [name for name in COMPRESSORS if not why_missing(name)])
 def test_a_text_that_is_known_word_for_word_still_takes_a_stream(name: str) -> None:
     held_out = sentences(40).encode()
     size_of = best_way(name, 5 * held_out, held_out)

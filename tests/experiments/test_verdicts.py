@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from octavo.experiments.compare import CompareConfig, CompareRow
+from octavo.experiments.compare import CompareConfig, CompareRow, Comparison
 from octavo.experiments.compare.advice import (
     MIN_HELD_OUT_BYTES,
     Evidence,
@@ -244,6 +245,73 @@ def test_the_advice_says_which_tokenizer_pays_and_where_two_tie() -> None:
         "Which tokenizer pays: char for kn3, where byte needs +0.500 bits per byte, 95 % interval 0.500 to 0.500; byte "
         "and bpe for gru (a tie)."
     )
+
+
+# ---------------------------------------------------------------------- adaptive rows
+
+
+def adaptive(name: str, bits: float, **more: Any) -> CompareRow:
+    return row(name, bits, adaptive=True, **more)
+
+
+def test_where_an_adaptive_compressor_wins_the_advice_says_what_adapting_buys_and_names_the_best_fixed_model() -> None:
+    ppmd = adaptive("ppmd", 2.03, family="compressor", seconds=None, rate=1_200_000.0, title="ppmd, given the text")
+    rows = [row("kn7", 2.19, rate=3_400_000.0, family="counts", title="7-gram"), row("gru", 2.3), ppmd]
+    said = advice(rows, Evidence(costs(kn7=2.19, gru=2.3, ppmd=2.03)))
+    assert said[:2] == (
+        "No model beats ppmd: ppmd, given the text, needs 2.030 bits per byte, kn7, the best fixed model, 2.190 "
+        "(+0.160 bits per byte, 95 % interval 0.160 to 0.160). A larger --budget, or other --models, may change that.",
+        "ppmd is adaptive: it goes on learning from the held-out text while it scores it and models text in a way of "
+        "its own; that buys 0.160 bits per byte. It costs time (ppmd reads 1.2 M bytes a second, kn7 3.4 M tokens) and "
+        "state: it stores nothing of what it has learnt, reads the training text again each time, and cannot generate.",
+    )
+    assert all("is the best of these" not in one for one in said)
+
+
+def test_where_an_adaptive_model_wins_it_is_the_best_and_the_best_fixed_one_is_named() -> None:
+    rows = [adaptive("live", 1.95, title="adaptive 7-gram", family="counts", rate=4_000.0), row("gru", 2.0),
+            compressor("xz", 2.5)]  # fmt: skip
+    first, second, *_ = advice(rows, Evidence(costs(live=1.95, gru=2.0, xz=2.5)))
+    assert first.startswith("live (adaptive 7-gram) is the best of these: 1.950 bits per byte, 22% less than xz")
+    assert second.startswith("The best fixed model is gru (GRU): 2.000 bits per byte. live is adaptive: ")
+    assert "which buys 0.050 bits per byte, 95 % interval " in second
+    assert "(live reads 4 k tokens a second, gru 100 tokens)" in second
+    assert second.endswith("must be stored to continue it, and a text is read in order, in one stream.")
+
+
+def test_where_a_compressor_beats_an_adaptive_model_too_the_best_fixed_one_is_still_named() -> None:
+    rows = [adaptive("live", 1.95), row("gru", 2.0), adaptive("zpaq", 1.9, family="compressor")]
+    first, second, *_ = advice(rows, Evidence(costs(live=1.95, gru=2.0, zpaq=1.9)))
+    assert "live, the best model, 1.950" in first
+    assert second.startswith("The best fixed model is gru (GRU): 2.000 bits per byte. zpaq is adaptive: ")
+    assert "that buys 0.100 bits per byte, 95 % interval " in second
+
+
+def test_a_gain_that_the_blocks_do_not_confirm_is_called_a_tie() -> None:
+    rows = [adaptive("live", 2.0), row("gru", 2.004)]
+    said = advice(rows, Evidence(costs(live=2.0, gru=2.004)))
+    assert "which buys 0.004 bits per byte, 95 % interval -0.002 to 0.010, a tie." in said[1]
+
+
+@pytest.mark.parametrize("rows", [
+    [row("gru", 2.0), adaptive("live", 2.1)], [adaptive("live", 2.0)], [row("gru", 2.0), row("kn7", 2.1)],
+    [row("gru", 2.0), adaptive("ppmd", 2.2, family="compressor")],
+])  # fmt: skip
+def test_where_no_adaptive_row_beats_a_fixed_model_nothing_is_said_of_adapting(rows: list[CompareRow]) -> None:
+    assert all("adaptive" not in one and "fixed" not in one for one in advice(rows))
+
+
+def test_a_fixed_model_is_called_the_best_only_where_no_adaptive_row_needs_fewer_bits() -> None:
+    def words(*rows: CompareRow) -> str:
+        return Comparison(rank_rows(rows), {"name": "a.txt"}).best_words
+
+    fixed, ppmd = row("kn7", 2.2, family="counts"), adaptive("ppmd", 2.0, family="compressor")
+    assert words(fixed, ppmd) == "best fixed model"
+    assert words(fixed, adaptive("ppmd", 2.3, family="compressor")) == words(fixed) == "best model"
+    assert words(adaptive("live", 2.1), fixed, ppmd) == "best model"  # of the models; it is not called fixed
+    assert words(fixed, replace(ppmd, error="no")) == "best model"
+    beaten = Comparison(rank_rows([fixed, ppmd]), {"name": "a.txt"})
+    assert "kn7 is the best fixed model, 2.2000 bits per byte" in repr(beaten)
 
 
 # ---------------------------------------------------------------------- tokenizers as candidates

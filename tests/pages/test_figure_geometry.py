@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from html_pages import elements
 from octavo.experiments.compare.advice import rank_rows
+from octavo.experiments.compare.compressors import COMPRESSORS
 from octavo.experiments.compare.figures import COSTS, learning_curves, styles_of, trade_off
 from octavo.experiments.compare.rows import CompareRow, Comparison
 from octavo.pages.figures.charts import Series, draw_lines
@@ -41,7 +42,7 @@ def made_comparison(seed: int) -> Comparison:
                 bytes=int(seconds * 10_000), score_rate=1e5 / seconds,
             )
         )  # fmt: skip
-    rows += [CompareRow(name, name, "compressor", 2 + float(draw.random())) for name in ("zlib", "bz2", "xz", "zstd")]
+    rows += [CompareRow(name, name, "compressor", 2 + float(draw.random())) for name in COMPRESSORS]
     return Comparison(rank_rows(tuple(rows)), {"name": "made.txt"})
 
 
@@ -96,6 +97,7 @@ def test_names_lie_on_no_other_name_and_on_no_mark_and_inside_the_plot(seed: int
         for name, box in names.items():
             assert not any(overlap(box, one) for one in marks), f"{name} on a mark"
             assert not any(overlap(box, one) for one in compressors), f"{name} on a compressor's name"
+            assert not any(overlap(one, other) for one in compressors for other in marks), "a compressor's on a mark"
             assert box[0] >= 0
             assert box[2] <= WIDTH
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from octavo.cli.flags import Corpora
 from octavo.cli.output import Output, print_wrapped
 from octavo.errors import UserError
+from octavo.experiments.compare.adaptive import ADAPTIVE
 from octavo.experiments.compare.advice import BEHIND, DOMINATED, TIE
 from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.proof import describe_proof
-from octavo.experiments.compare.rows import NOT_PROVED, CompareRow, Comparison
+from octavo.experiments.compare.rows import ADAPTIVE_MARK, NOT_PROVED, CompareRow, Comparison
 from octavo.experiments.compare.run import open_comparison
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
-
-NOTES = f"*: the best model. -: dominated, that is, {DOMINATED}."
 
 
 def compare(
@@ -69,11 +68,13 @@ def _print_result(comparison: Comparison, page: Path) -> None:
     print()
     sys.stdout.write(table_text(comparison.rows, sys.stdout))
     print()
+    marks = f"*: the {comparison.best_words}. -: dominated, that is, {DOMINATED}."
+    adaptive = f" {ADAPTIVE_MARK}: adaptive, {ADAPTIVE}." if any(row.adaptive for row in comparison) else ""
     interval = comparison.best.interval if comparison.best else ""
     behind = f" {BEHIND}." if any(row.behind is not None for row in comparison) else ""
     tie = f" {TIE}." if any(row.tie for row in comparison) else ""
     measured = f" Measured on {comparison.measured_part}." if comparison.is_part_measured else ""
-    print_wrapped(NOTES + (f" 95 %: {interval}." if interval else "") + behind + tie + measured)
+    print_wrapped(marks + adaptive + (f" 95 %: {interval}." if interval else "") + behind + tie + measured)
     for row in comparison:
         if row.error is not None:
             print_wrapped(_failure(row))

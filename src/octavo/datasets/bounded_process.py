@@ -1,4 +1,6 @@
-"""A process that downloads or unpacks within limits of time, memory and disk, and never outlives its parent."""
+"""A process that downloads, unpacks or is another program, within limits of time, memory and disk; it does not outlive
+its parent, other programs on Linux only.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,16 @@ def download_seconds(size: int) -> float:
 
 
 def run_bounded(
-    words: Sequence[str], folder: Path, size: int, seconds: float, watch: Callable[[int], None] = lambda count: None
-) -> Finished:
+    words: Sequence[str], folder: Path, size: int, seconds: float, watch: Callable[[int], None] = lambda count: None,
+    memory: int = 0,
+) -> Finished:  # fmt: skip
     """Run `child_process` with these words; what it writes, `size` bytes or a little more, must go into `folder`.
 
-    `watch` gets now and then how many bytes lie there. LimitError where a limit is reached, OSError where the disk
-    is full.
+    `watch` gets now and then how many bytes lie there; `memory` is in bytes, 0: MEMORY_BYTES. LimitError where a limit
+    is reached, OSError where the disk is full.
     """
     most = size + EXTRA_BYTES
-    limits = f"{MEMORY_BYTES},{most},{int(seconds) + 1}"
+    limits = f"{memory or MEMORY_BYTES},{most},{int(seconds) + 1}"
     command = [sys.executable, "-P", str(Path(child_process.__file__)), limits, *words]
     # What pip downloads and unpacks goes through its temporary folder, which is so deleted with ours.
     places = {name: str(folder) for name in ("TMPDIR", "TEMP", "TMP")}

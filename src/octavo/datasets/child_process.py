@@ -1,8 +1,8 @@
-"""The work of downloading and unpacking, in a process that can be ended: python -P child_process.py LIMITS WORK ...
+"""Downloading, unpacking and other programs, in a process that can be ended: python -P child_process.py LIMITS WORK ...
 
 It is run by its path, with nothing but Python's own library, so that it starts fast and imports nothing of the user's.
 It ends when its parent does, however that ends: its standard input is a pipe from it. What went wrong is one line on
-standard error and exit code 3, or 4 where the disk takes no more; anything else that ends it is pip's.
+standard error and exit code 3, or 4 where the disk takes no more; anything else that ends it is pip's or the program's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import runpy
 import signal
+import subprocess
 import sys
 import threading
 import urllib.error
@@ -105,11 +106,24 @@ def unpack(**how: Any) -> None:
         refuse(error.strerror or str(error), NO_ROOM if error.errno in FULL else REFUSED)
 
 
+def run_program(folder: str, *words: str) -> NoReturn:
+    """Become another program, in a folder; the limits and, on Linux, the end with our parent go along."""
+    os.chdir(folder)
+    try:
+        if os.name == "posix":
+            os.execv(words[0], words)
+        os._exit(subprocess.call(words))
+    except OSError as error:
+        refuse(f"{words[0]} cannot be run: {error.strerror}")
+
+
 def main(limits: str, work: str, *words: str) -> None:
     """Do one thing."""
     end_with_parent()
     set_limits(*map(int, limits.split(",")))
-    if work == "pip":
+    if work == "program":
+        run_program(*words)
+    elif work == "pip":
         sys.argv = ["pip", *words]
         runpy.run_module("pip", run_name="__main__", alter_sys=True)
     elif work == "fetch":

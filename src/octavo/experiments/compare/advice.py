@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from octavo.experiments.compare.adaptive import bits_of as _bits
+from octavo.experiments.compare.adaptive import compare_with_fixed
 from octavo.experiments.compare.intervals import BlockCosts
 from octavo.experiments.compare.rows import COMPRESSOR, NOT_PROVED, CompareRow
 from octavo.io.files import size
@@ -106,16 +108,13 @@ def _judgement(rows: Sequence[CompareRow], evidence: Evidence) -> tuple[str, ...
     lines = [row for row in rows if row.family == COMPRESSOR and row.is_finite]
     peer = min(lines, key=_bits, default=None)
     if peer is not None and _bits(peer) < _bits(best):
-        return (_beaten(best, peer, evidence), *_tokenizers(usable, blocks), *_more_time(usable, evidence))
+        adapting = compare_with_fixed(rows, blocks, is_tested=not best.adaptive)
+        return (_beaten(best, peer, evidence), *adapting, *_tokenizers(usable, blocks), *_more_time(usable, evidence))
     choices = [row for row in usable if peer is None or _bits(row) < _bits(peer)]
-    sentences = [_best(best, peer, blocks), *_ties(usable, blocks), *_cheaper(choices, blocks)]
+    sentences = [_best(best, peer, blocks), *compare_with_fixed(rows, blocks), *_ties(usable, blocks)]
+    sentences += _cheaper(choices, blocks)
     sentences += [*_smaller(choices, blocks), *_faster(choices), *_against_counts(usable, blocks)]
     return (*sentences, *_tokenizers(usable, blocks), *_more_time(usable, evidence))
-
-
-def _bits(row: CompareRow) -> float:
-    assert row.bits_per_byte is not None
-    return row.bits_per_byte
 
 
 def _too_little(best: CompareRow, held_out: int) -> str:
@@ -130,7 +129,8 @@ def _too_little(best: CompareRow, held_out: int) -> str:
 def _beaten(best: CompareRow, peer: CompareRow, evidence: Evidence) -> str:
     """What to say where a compressor needs fewer bits than every model."""
     found = evidence.blocks.difference(best.model, peer.model)
-    of = f"{peer.title}, needs {_bits(peer):.3f} bits per byte, {best.model}, the best model, {_bits(best):.3f}"
+    words = "the best model" if best.adaptive or not peer.adaptive else "the best fixed model"
+    of = f"{peer.title}, needs {_bits(peer):.3f} bits per byte, {best.model}, {words}, {_bits(best):.3f}"
     if found is not None and found.is_tie:
         return f"No model beats {peer.model}: {of}, a tie ({found.in_words()})."
     interval = f" ({found.in_words()})" if found is not None else ""

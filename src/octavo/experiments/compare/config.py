@@ -15,6 +15,7 @@ from octavo import __version__
 from octavo.config import LARGEST_INT, Range, check_ranges, plain_json
 from octavo.errors import UserError, did_you_mean
 from octavo.experiments.cell import first_part
+from octavo.experiments.compare.compressors import COMPRESSORS, why_missing
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED
 from octavo.experiments.runner import Store, check_folder
 from octavo.io.files import whole_file
@@ -28,7 +29,6 @@ from octavo.text.reading import STDIN
 from octavo.training.schedule import Budget
 
 MIX = "mix"
-COMPRESSORS = ("zlib", "bz2", "xz", "zstd")
 SHORT_BUDGET_EVALUATIONS = 4  # instead of the usual ten, each of which takes most of a second
 
 
@@ -44,6 +44,7 @@ class Candidate:
     by_gradient: bool = False  # whether it is trained for as long as it may
     is_random: bool = False  # whether it begins with random weights, so that another seed gives another result
     variant_of: str = ""  # the candidate that it is with another tokenizer
+    missing: str = ""  # why it cannot be used here, and what to do about it
 
 
 def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, Candidate]:
@@ -63,7 +64,7 @@ def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, C
             for one in spec.compared_as(seconds, device, math.inf)
         ]  # fmt: skip
     found.sort(key=lambda one: one.family == MIXTURE)  # it is made of the others
-    found += [Candidate(name, name, COMPRESSOR, name) for name in COMPRESSORS]
+    found += [Candidate(name, name, COMPRESSOR, name, missing=why_missing(name)) for name in COMPRESSORS]
     return {one.name: one for one in found}
 
 
@@ -72,9 +73,11 @@ def choose(
 ) -> tuple[Candidate, ...]:
     """The candidates of that name, family or pattern (kn*), in the table's order; all of them where none is named.
 
-    Those with other tokenizers need a text whose characters have several bytes, or to be named.
+    Those with other tokenizers need a text whose characters have several bytes, or to be named. One that needs a
+    package or a program which is not here is refused where only such ones are asked for, else left out.
     """
-    offered = [one for one in known.values() if not one.variant_of or bytes_per_character >= MULTI_BYTE]
+    here = [one for one in known.values() if not one.missing]
+    offered = [one for one in here if not one.variant_of or bytes_per_character >= MULTI_BYTE]
     asked = [name for words in names for name in words.split(",") if name]
     if not asked:
         if names:
@@ -82,12 +85,15 @@ def choose(
         return tuple(offered)
     families = list(dict.fromkeys(one.family for one in known.values()))
     for name in asked:
-        if not any(_matches(name, one) for one in known.values()):
+        matching = [one for one in known.values() if _matches(name, one)]
+        if matching and all(one.missing for one in matching):
+            raise UserError(matching[0].missing)
+        if not matching:
             all_names = f"names are {', '.join(known)}; families are {', '.join(families)}"
             remedy = did_you_mean(name, [*known, *families], all_names)
             raise UserError(f"there is no model {name!r} to compare; {remedy}")
     return tuple(
-        one for one in known.values()
+        one for one in here
         if one.name in asked or (one in offered and any(_matches(name, one) for name in asked))
     )  # fmt: skip
 
@@ -139,7 +145,8 @@ class CompareConfig:
     models: tuple[str, ...] = ()
     """Names (gru, kn7, kn5-char), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*), with
     commas or spaces between; without any, all of them, with char and bpe tokenizers too where a character of the text
-    has 1.5 bytes or more on average."""
+    has 1.5 bytes or more on average. The compressors brotli and ppmd need pip install 'octavo[compressors]', zpaq and
+    paq8px the programs of these names; without, they are left out."""
     budget: str = ""
     """How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s."""
     total: str = ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from octavo.experiments.compare.rows import COMPRESSOR, CompareRow, Comparison
+from octavo.experiments.compare.rows import ADAPTIVE_MARK, COMPRESSOR, CompareRow, Comparison
 from octavo.experiments.table import csv_text
 from octavo.io.files import whole_folder
 from octavo.io.run_folder import METRICS
@@ -95,23 +95,31 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
     best = set(frontier([at for _, at in drawable], cost.more_is_better))
     styles = styles_of(comparison)
     marks = [
-        Mark(row.model, row.family, styles[row.model], x, y, row.low, row.high, row.dominated,
-             f"{row.model}: {y:.4f} bits per byte, {number(x)} {cost.unit}")
+        Mark(_label(row), row.family, styles[row.model], x, y, row.low, row.high, row.dominated,
+             f"{row.model}{', adaptive' if row.adaptive else ''}: {y:.4f} bits per byte, {number(x)} {cost.unit}")
         for row, (x, y) in drawable
     ]  # fmt: skip
     outside = [
-        (row.model, bits)
+        (row, bits)
         for row in comparison  # on a logarithmic axis there is no place for 0, which text that repeats itself may take
         if row.family == COMPRESSOR and row.error is None and (bits := row.bits_per_byte or 0.0) > 0
     ]
-    caption = f"Bits per byte against {cost.axis}. {cost.why}{_left_out(models, cost)}"
-    drawing = draw_pareto(marks, outside, (cost.axis, "bits per byte"), cost.more_is_better)
+    drawn = [row for row, _ in (*drawable, *outside)]
+    adaptive = f" {ADAPTIVE_MARK}: adaptive." if any(row.adaptive for row in drawn) else ""
+    caption = f"Bits per byte against {cost.axis}. {cost.why}{adaptive}{_left_out(models, cost)}"
+    lines = [(_label(row), bits) for row, bits in outside]
+    drawing = draw_pareto(marks, lines, (cost.axis, "bits per byte"), cost.more_is_better)
     data: list[tuple[Any, ...]] = [
-        (row.model, row.family, x, y, row.low, row.high, row.dominated, (x, y) in best) for row, (x, y) in drawable
+        (row.model, row.family, x, y, row.low, row.high, row.dominated, row.adaptive, (x, y) in best)
+        for row, (x, y) in drawable
     ]
-    data += [(model, "compressor", None, bits, None, None, False, False) for model, bits in outside]
-    columns = ("model", "family", cost.column, "bits_per_byte", "low", "high", "dominated", "frontier")
+    data += [(row.model, COMPRESSOR, None, bits, None, None, False, row.adaptive, False) for row, bits in outside]
+    columns = ("model", "family", cost.column, "bits_per_byte", "low", "high", "dominated", "adaptive", "frontier")
     return Figure(cost.name, cost.title, drawing, caption, columns, data)
+
+
+def _label(row: CompareRow) -> str:
+    return f"{row.model} {ADAPTIVE_MARK}" if row.adaptive else row.model
 
 
 def styles_of(comparison: Comparison) -> dict[str, Style]:

@@ -6,6 +6,7 @@ The runner corrects them by what the first cells really take.
 from __future__ import annotations
 
 from octavo.experiments.cell import Cell
+from octavo.experiments.compare.compressors import COMPRESSORS
 from octavo.experiments.compare.rows import MIXTURE
 from octavo.training.schedule import Budget
 
@@ -13,7 +14,6 @@ PAGE_SECONDS = 3.0
 CELL_SECONDS = 1.5  # of every model: its sample and its page
 COUNTED_BYTES_PER_SECOND = 5e5
 SCORED_BYTES_PER_SECOND = {"counts": 2e5, "gradient": 1.5e4, MIXTURE: 8e3}
-COMPRESSED_BYTES_PER_SECOND = 1e6
 PROVED_BYTES_PER_SECOND = 5e3  # compressed and restored
 STEP_SECONDS, TRAINED_TOKENS_PER_SECOND = 0.2, 2e4  # where the budget is no time
 
@@ -22,7 +22,8 @@ def expected_seconds(cell: Cell) -> float:
     """Seconds that a cell takes beside its budget, where that is a time, else in all."""
     scored, train = float(cell.data.get("scored_bytes", 0)), float(cell.data.get("train_bytes", 0))
     if cell.work == "compressor":
-        return (scored + train) / COMPRESSED_BYTES_PER_SECOND
+        compressor = COMPRESSORS[cell.model]  # which compresses the training text alone, and both
+        return (scored + 2 * min(train, compressor.max_known_bytes)) / compressor.bytes_per_second
     if cell.work == "proof":
         limit: float | None = cell.options.get("seconds")
         expected = CELL_SECONDS + scored / PROVED_BYTES_PER_SECOND

@@ -118,9 +118,10 @@ def _measure(
     run.record["result"] = score.to_json()
     low, high = interval or (None, None)
     row = CompareRow(
-        cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, low=low, high=high,
-        interval=over, seconds=run.record.get("train_seconds"), parameters=parameter_count(run.model),
-        score_rate=score.tokens / max(1e-9, score.seconds), generation_rate=rate, run=cell.key, byte_costs=costs,
+        cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, adaptive=run.model.adaptive,
+        low=low, high=high, interval=over, seconds=run.record.get("train_seconds"),
+        parameters=parameter_count(run.model), score_rate=score.tokens / max(1e-9, score.seconds),
+        generation_rate=rate, run=cell.key, byte_costs=costs,
         policy=score.policy, context=run.model.receptive_field, impossible=score.impossible,
         tokenizer=run.tokenizer.name, variant_of=cell.options.get("variant_of", ""),
     )  # fmt: skip

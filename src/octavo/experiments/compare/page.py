@@ -10,8 +10,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from octavo.experiments.compare.adaptive import ADAPTIVE
 from octavo.experiments.compare.advice import DOMINATED
-from octavo.experiments.compare.compressors import COMPRESSED
+from octavo.experiments.compare.compressors import describe_ways
 from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.proof import describe_proof
@@ -151,21 +152,22 @@ def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
     """The table, in a box that scrolls by itself; with `links`, a name leads to the page of its run."""
     files = {row.model: row.run and f"{row.run}/{REPORT}" for row in comparison}
     rows = [_row(row, quote(str(files[row.model])) if links and comparison.file(files[row.model]) else "",
-                 comparison.rows) for row in comparison]  # fmt: skip
+                 comparison) for row in comparison]  # fmt: skip
     return sections.table(
         page_columns(CompareRow, comparison.rows), rows, kind="comparison", label="Results", row_headers=True
     )
 
 
-def _row(row: CompareRow, address: str, rows: Sequence[CompareRow]) -> sections.TableRow:
+def _row(row: CompareRow, address: str, comparison: Comparison) -> sections.TableRow:
     name = sections.link(address, row.model) if address else row.model
-    badge = element("span", "best model", class_="badge") if row.best else ""
-    first = Markup("{} {} {}").format(name, badge, element("small", row.title))
+    badges = [element("span", comparison.best_words, class_="badge")] if row.best else []
+    badges += [element("span", "adaptive", class_="adaptive")] if row.adaptive else []
+    first = Markup("{} {} {}").format(name, Markup(" ").join(badges), element("small", row.title))
     if row.error is not None:
         reason = row.error if row.error.startswith(NOT_PROVED) else f"failed: {row.error}"
         return sections.TableRow((first, reason), "failed")
     kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == COMPRESSOR else ""
-    return sections.TableRow((first, *cells_of(row, rows)[1:]), kind)
+    return sections.TableRow((first, *cells_of(row, comparison.rows)[1:]), kind)
 
 
 def footnotes(comparison: Comparison) -> list[str]:
@@ -175,7 +177,10 @@ def footnotes(comparison: Comparison) -> list[str]:
     if any(row.dominated for row in comparison):
         notes.append(f"Grey: dominated, that is, {DOMINATED}.")
     if any(row.family == COMPRESSOR for row in comparison):
-        notes.append(f"Italic: general compressors. {COMPRESSED}")
+        names = [row.model for row in comparison if row.family == COMPRESSOR]
+        notes.append(f"Italic: general compressors. {describe_ways(names)}")
+    if any(row.adaptive for row in comparison):
+        notes.append(f"Adaptive: {ADAPTIVE}.")
     if intervals:
         notes.append(f"95 %: the confidence interval of the bits per byte, {' or '.join(intervals)}.")
     if any(row.behind is not None for row in comparison):

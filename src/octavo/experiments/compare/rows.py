@@ -22,6 +22,7 @@ CSV = "comparison.csv"
 FORMAT = 2
 COMPRESSOR, PRETRAINED, MIXTURE = "compressor", "pretrained", "mixture"  # families beside those of the models
 NOT_PROVED = "not proved"  # begins the error of a row whose result its archive does not confirm
+ADAPTIVE_MARK = "†"  # beside the number of an adaptive row, where there is no room for the word
 NOT_NEURAL = ("counts", MIXTURE, PRETRAINED, COMPRESSOR)
 
 
@@ -36,9 +37,9 @@ class CompareRow:
         float | None, Column("bits/byte", lambda row: row.shown_bits, "bits per byte of the held-out text", of_row=True)
     ] = None  # infinite where a token of the held-out text has probability zero, None where the model failed
     best: Annotated[
-        bool, Column("", lambda row: "*" if row.best else "-" if row.dominated else "", "", "left", of_row=True,
-                     outputs=("terminal",))
+        bool, Column("", lambda row: row.shown_marks, "", "left", of_row=True, outputs=("terminal",))
     ] = False  # fmt: skip
+    adaptive: bool = False  # whether it goes on learning from the held-out text while it scores it
     dominated: bool = False
     behind: Annotated[
         float | None, Column("behind", lambda row: row.shown_behind, "bits per byte more than the row above, on the "
@@ -92,6 +93,11 @@ class CompareRow:
         if self.error is not None:
             return "not proved" if self.error.startswith(NOT_PROVED) else "failed"
         return "failed" if self.bits_per_byte is None else show_bits(self.bits_per_byte)
+
+    @property
+    def shown_marks(self) -> str:
+        """The best, the dominated and the adaptive rows of a table on a terminal."""
+        return ("*" if self.best else "-" if self.dominated else "") + (ADAPTIVE_MARK if self.adaptive else "")
 
     @property
     def shown_behind(self) -> str:
@@ -169,6 +175,16 @@ class Comparison:
         return next((row for row in self.rows if row.best), None)
 
     @property
+    def best_words(self) -> str:
+        """What the best row is: where an adaptive row of any kind needs fewer bits, only the best fixed model."""
+        best = self.best
+        if best is None or best.adaptive:
+            return "best model"
+        bits = best.bits_per_byte or 0.0
+        beaten = any(row.adaptive and row.is_finite and (row.bits_per_byte or 0.0) < bits for row in self.rows)
+        return "best fixed model" if beaten else "best model"
+
+    @property
     def is_part_measured(self) -> bool:
         """Whether the held-out text was too long to be measured as a whole."""
         scored, whole = (self.corpus.get(part, {}).get("bytes", 0) for part in ("scored", "valid"))
@@ -230,7 +246,10 @@ class Comparison:
         return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(keys_of(CompareRow)))
 
     def __repr__(self) -> str:
-        best = f"{self.best.model} is best, {self.best.shown_bits} bits per byte" if self.best else "none has a result"
+        words = "best" if self.best_words == "best model" else f"the {self.best_words}"
+        best = f"{self.best.model} is {words}, {self.best.shown_bits} bits per byte" if self.best else (
+            "none has a result"
+        )  # fmt: skip
         failed = f"; without a result: {', '.join(row.model for row in self.failed)}" if self.failed else ""
         return f"<octavo comparison of {len(self)} models on {self.corpus.get('name', 'a text')}: {best}{failed}>"
 

@@ -102,12 +102,16 @@ def draw_pareto(
 def _plot(marks: Sequence[Mark], references: Sequence[tuple[str, float]], top: float, height: float) -> Plot:
     tight = Axis.around([one.x for one in marks], log=True, tight=True)
     margin = max((tight.high / tight.low) ** X_MARGIN, 1.05)
-    x_axis = Axis(tight.low / margin, tight.high * margin, True, tight.step)
     heights = [one.y for one in marks] + [y for _, y in references]
     low, high = min(heights) / Y_MARGIN, max(heights) * Y_MARGIN
     # More numbers than an even axis has: the lower ones stand further apart.
     y_axis = Axis(low, high, True, Axis.around([low, (low + 2 * high) / 3], tight=True).step, even_ticks=True)
-    return Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - RIGHT, top, height)
+    left, right = 6 + y_axis.label_width, WIDTH - RIGHT
+    strip = max((NAME_CHARACTER * len(label) + 2 * HALF_MARK for label, _ in references), default=0.0)
+    share = strip / (right - left)  # at the right, where the names of the lines stand, there are no marks
+    behind = max(margin, (margin * tight.high / tight.low) ** (share / (1 - share)))
+    x_axis = Axis(tight.low / margin, tight.high * behind, True, tight.step)
+    return Plot(x_axis, y_axis, left, right, top, height)
 
 
 def _staircase(best: Sequence[tuple[float, float]], plot: Plot, more_is_better: bool) -> Markup:
