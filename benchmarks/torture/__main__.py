@@ -12,6 +12,7 @@ OUT/report.html and OUT/torture.json hold counts, goals, machine and versions. E
 from __future__ import annotations
 
 import argparse
+import encodings
 import importlib
 import json
 import os
@@ -85,6 +86,9 @@ def import_octavo() -> None:
     import octavo
 
     torch.set_num_threads(1)  # before any operation, so that forks find no threads that they do not have
+    for module in pkgutil.iter_modules(encodings.__path__, "encodings."):  # a trial may lose its rights to read them
+        with suppress(ImportError):
+            importlib.import_module(module.name)
     for module in pkgutil.walk_packages(octavo.__path__, "octavo."):
         if not module.name.endswith("__main__"):
             with suppress(ImportError):  # of what an optional part needs

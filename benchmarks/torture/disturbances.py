@@ -29,6 +29,7 @@ from torture.trees import differences, tree
 CODES = {signal.SIGKILL: (-9,), signal.SIGTERM: (143, -15), signal.SIGINT: (130,)}  # as the shell shows them
 HOUR, YEAR = 3600, 365 * 86400
 CLONE_NEWNS, MS_REC, MS_PRIVATE, MS_REMOUNT, MNT_DETACH = 0x20000, 1 << 14, 1 << 18, 32, 2
+NO_MEMORY_CODES = (0, 2, -6, -9, -11, 127)  # 127: the system's loader found none for a library
 PAGE = 4096
 ROUNDS = 4
 NEGATIVE = re.compile(r"(?<![\w.-])-\d+(\.\d+)? ?(s|ms|min|h|seconds|tokens per second)\b")
@@ -183,7 +184,7 @@ class LowMemory(SampledAttack):
         trial = self.trial(place, point, work)
         trial.is_exact = False  # with little memory, libraries may compute in another way
         if not point["fresh"]:
-            trial.codes = (0, 1, 2, -6, -9, -11) if trial.scenario.group == "experiments" else (0, 2, -6, -9, -11)
+            trial.codes = (1, *NO_MEMORY_CODES) if trial.scenario.group == "experiments" else NO_MEMORY_CODES
             yield trial.result(Circumstances(memory_bytes=point["kilobytes"] << 10))
             return
         trial.copy_template()

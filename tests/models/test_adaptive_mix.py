@@ -13,7 +13,8 @@ from examples import VOCAB, adaptive_ngram, adaptively_mixed, ngram, recurrent, 
 from octavo.errors import UserError
 from octavo.models import build, describe
 from octavo.models import mixing_loops as loops
-from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig, MixReader
+from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig
+from octavo.models.adaptive_mix_session import MixReader
 from octavo.models.recurrent import GRU
 
 BEGIN = VOCAB - 1

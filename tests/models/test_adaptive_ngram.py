@@ -18,7 +18,8 @@ from examples import NEWLINE, VOCAB, adaptive_ngram, ngram, text
 from octavo.errors import UserError
 from octavo.models import build, describe
 from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig
-from octavo.models.ngram.adaptive_tables import MIN_DISCOUNT, UNDO_TOKENS, context_class
+from octavo.models.ngram.adaptive_nodes import MIN_DISCOUNT, UNDO_TOKENS
+from octavo.models.ngram.adaptive_tables import context_class
 from octavo.models.ngram.estimators import discounts
 from octavo.ops.compiled import HAS_NUMBA
 from octavo.scoring import range_coder

@@ -27,7 +27,7 @@ def available() -> int:
 
 def _of_machine() -> int:
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:
+        with open("/proc/meminfo", encoding="utf-8") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 1 << 32
@@ -38,7 +38,7 @@ def _of_process() -> int:
         import resource
 
         most = resource.getrlimit(resource.RLIMIT_AS)[0]
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
     except (ImportError, OSError, ValueError):
         return sys.maxsize
     return sys.maxsize if most == resource.RLIM_INFINITY else most - pages * resource.getpagesize()
@@ -47,8 +47,8 @@ def _of_process() -> int:
 def _of_group() -> int:
     folder = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError, StopIteration):  # not Linux, no limit ("max"), or another hierarchy
-        most, used = (int((folder / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
-        rows = (line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+        most, used = (int((folder / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
+        rows = (line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
         return most - used + next(int(row[1]) for row in rows if row[0] == "file")  # cached files make room
     return sys.maxsize
 

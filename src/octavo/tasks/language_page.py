@@ -119,9 +119,10 @@ def _corpus(corpus: Mapping[str, Any]) -> Markup:
     pairs = [("name", corpus.get("name", "unknown"))]
     for part, name in (("train", "training text"), ("valid", "held-out text")):
         if part in corpus:
-            size, documents = corpus[part]["bytes"], corpus[part]["documents"]
+            about = corpus[part]  # of a record that somebody edited, numbers may be missing
+            size, documents = about.get("bytes", 0), about.get("documents", 0)
             pairs.append((name, f"{size:,} bytes in {documents:,} {'document' if documents == 1 else 'documents'}"))
-            pairs.append(("its sha256", corpus[part]["sha256"]))
+            pairs.append(("its sha256", about.get("sha256", "unknown")))
     if corpus.get("preprocess"):
         pairs.append(("preprocessing", ", ".join(corpus["preprocess"])))
     return section("Text", facts(pairs))

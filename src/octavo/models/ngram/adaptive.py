@@ -20,10 +20,9 @@ from torch import Tensor
 from octavo.config import Range, check_ranges
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
-from octavo.models.ngram import adaptive_tables as loops
 from octavo.models.ngram.adaptive_coder import AdaptiveNGramCoder
+from octavo.models.ngram.adaptive_nodes import CLASSES, Array
 from octavo.models.ngram.adaptive_reader import AdaptiveNGramSession, Reader
-from octavo.models.ngram.adaptive_tables import Array
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import discounts
 from octavo.models.ngram.model import MAX_ORDER, check_tree
@@ -94,7 +93,7 @@ class AdaptiveNGram(LanguageModel[Tensor]):
         self.word_M = torch.cat([0 * one, *(level.word_M for level in levels)]).cpu()
         self.count_M = torch.cat([0 * one, *(level.extension_M for level in levels)]).cpu()
         first_KJ = torch.tensor([[0.0, *discounts(level.extension_M)] for level in levels], dtype=torch.float64)
-        self.discount_KCJ = first_KJ[:, None].repeat(1, loops.CLASSES, 1)
+        self.discount_KCJ = first_KJ[:, None].repeat(1, CLASSES, 1)
         self.square_KCJ = torch.zeros_like(self.discount_KCJ)
 
     def _learn_discounts(self, x_N: Tensor) -> None:
@@ -116,7 +115,7 @@ class AdaptiveNGram(LanguageModel[Tensor]):
             raise UserError(f"an adaptive n-gram model has tensors {DTYPES}; the file is of another model")
         first_C, word_M, count_M, discount_KCJ, square_KCJ = (tensors[name] for name in DTYPES)
         check_tree(first_C, word_M, self.vocab)
-        shape = (self.config.order, loops.CLASSES, 4)
+        shape = (self.config.order, CLASSES, 4)
         whole = (
             len(count_M) == len(word_M)
             and bool((count_M >= 0).all())

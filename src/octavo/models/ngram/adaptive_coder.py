@@ -6,14 +6,15 @@ T time, V vocabulary.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from octavo.io.progress import Advance
+from octavo.models.ngram.adaptive_nodes import Array, Tables
 from octavo.models.ngram.adaptive_reader import Reader
-from octavo.models.ngram.adaptive_tables import Tables, distribution, read_token
+from octavo.models.ngram.adaptive_tables import distribution, read_token
 from octavo.ops.compiled import compiled
 from octavo.ops.range_coding import (
     AT,
@@ -30,8 +31,6 @@ from octavo.ops.range_coding import (
 
 if TYPE_CHECKING:
     from octavo.models.ngram.adaptive import AdaptiveNGram
-
-Array = NDArray[Any]
 
 CODED_TOKENS = 1 << 13  # between two reports of progress
 

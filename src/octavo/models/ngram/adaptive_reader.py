@@ -14,6 +14,7 @@ from torch import Tensor
 
 from octavo.core import Session
 from octavo.errors import UserError
+from octavo.models.ngram import adaptive_nodes as layout
 from octavo.models.ngram import adaptive_tables as loops
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Reader:
         other = object.__new__(Reader)
         other.__dict__ |= self.__dict__
         first_C = self.tables.first_C  # which nothing changes
-        other.tables = loops.Tables(*(part if part is first_C else part.copy() for part in self.tables))
+        other.tables = layout.Tables(*(part if part is first_C else part.copy() for part in self.tables))
         other.read_T = self.read_T.copy()
         return other
 
@@ -48,7 +49,7 @@ class Reader:
     @property
     def undoable(self) -> int:
         """How many tokens can be taken back."""
-        return int(self.tables.size[loops.UNDOABLE])
+        return int(self.tables.size[layout.UNDOABLE])
 
     @property
     def context_class(self) -> int:
@@ -99,54 +100,54 @@ class Reader:
             self.read_T = np.concatenate([self.read_T, np.zeros(2 * end - len(self.read_T), np.int32)])
         self.read_T[self.length : end] = x_T
         self.length = end
-        needed = int(self.tables.size[loops.NODES]) + self.order * len(x_T)
+        needed = int(self.tables.size[layout.NODES]) + self.order * len(x_T)
         if needed > len(self.tables.key_N):
             self.tables = larger_tables(self.tables, needed + needed // 2)
 
 
-def first_tables(model: AdaptiveNGram) -> loops.Tables:
+def first_tables(model: AdaptiveNGram) -> layout.Tables:
     """The tables of a model that has read nothing since its training."""
     first_C, word_M, count_M = (tensor.numpy() for tensor in (model.first_C, model.word_M, model.count_M))
     nodes, contexts, order = len(word_M), len(first_C) - 1, model.config.order
     capacity = nodes + order * SPARE_TOKENS
     parent_m = np.repeat(np.arange(contexts), np.diff(first_C))  # of every node but the root
-    node_NF = np.zeros((capacity, loops.FIELDS), np.int32)
-    node_NF[:nodes, loops.COUNT], node_NF[:nodes, loops.WORD] = count_M, word_M
-    node_NF[:contexts, loops.TOTAL] = np.bincount(parent_m, count_M[1:], contexts)
+    node_NF = np.zeros((capacity, layout.FIELDS), np.int32)
+    node_NF[:nodes, layout.COUNT], node_NF[:nodes, layout.WORD] = count_M, word_M
+    node_NF[:contexts, layout.TOTAL] = np.bincount(parent_m, count_M[1:], contexts)
     for field, of_count in (
-        (loops.ONES, count_M[1:] == 1),
-        (loops.TWOS, count_M[1:] == 2),
-        (loops.MORE, count_M[1:] >= 3),
+        (layout.ONES, count_M[1:] == 1),
+        (layout.TWOS, count_M[1:] == 2),
+        (layout.MORE, count_M[1:] >= 3),
     ):
         node_NF[:contexts, field] = np.bincount(parent_m, of_count, contexts)
-    node_NF[:, loops.NEWEST_CHILD] = node_NF[:, loops.SIBLING] = loops.NONE
+    node_NF[:, layout.NEWEST_CHILD] = node_NF[:, layout.SIBLING] = layout.NONE
     key_N = np.full(capacity, -1, np.int64)
     key_N[1:nodes] = parent_m * model.vocab + word_M[1:]
-    context_K = np.full(order, loops.NONE, np.int64)
+    context_K = np.full(order, layout.NONE, np.int64)
     context_K[0] = 0
-    undone = (loops.UNDO_TOKENS, order, 4)
-    tables = loops.Tables(
+    undone = (layout.UNDO_TOKENS, order, 4)
+    tables = layout.Tables(
         node_NF, key_N, np.zeros(0, np.int32), first_C, model.discount_KCJ.numpy().copy(),
         model.square_KCJ.numpy().copy(), context_K,
-        np.array([nodes, 0, 0]), np.zeros((loops.UNDO_TOKENS, 2 + 2 * order), np.int64), np.zeros(undone),
+        np.array([nodes, 0, 0]), np.zeros((layout.UNDO_TOKENS, 2 + 2 * order), np.int64), np.zeros(undone),
         np.zeros(undone),
     )  # fmt: skip
     return _indexed(tables)
 
 
-def larger_tables(tables: loops.Tables, capacity: int) -> loops.Tables:
+def larger_tables(tables: layout.Tables, capacity: int) -> layout.Tables:
     """The same tables with room for more nodes."""
     more = capacity - len(tables.key_N)
-    node_NF = np.concatenate([tables.node_NF, np.zeros((more, loops.FIELDS), np.int32)])
+    node_NF = np.concatenate([tables.node_NF, np.zeros((more, layout.FIELDS), np.int32)])
     key_N = np.concatenate([tables.key_N, np.full(more, -1, np.int64)])
     return _indexed(tables._replace(node_NF=node_NF, key_N=key_N))
 
 
-def _indexed(tables: loops.Tables) -> loops.Tables:
+def _indexed(tables: layout.Tables) -> layout.Tables:
     """The tables with a look-up table of their size."""
-    slots = 1 << (loops.SLOTS_PER_NODE * len(tables.key_N) - 1).bit_length()
-    tables = tables._replace(slot_S=np.full(slots, loops.NONE, np.int32))
-    loops.enter_nodes(tables, 1, int(tables.size[loops.NODES]))
+    slots = 1 << (layout.SLOTS_PER_NODE * len(tables.key_N) - 1).bit_length()
+    tables = tables._replace(slot_S=np.full(slots, layout.NONE, np.int32))
+    layout.enter_nodes(tables, 1, int(tables.size[layout.NODES]))
     return tables
 
 
@@ -181,7 +182,7 @@ class AdaptiveNGramSession(Session[Tensor]):
 
     def _read(self, x_BT: Tensor) -> Tensor:
         p_BTV = [reader.distributions(x_T) for reader, x_T in zip(self.readers, x_BT.numpy(), strict=True)]
-        self.back = min(self.back + x_BT.shape[1], loops.UNDO_TOKENS)
+        self.back = min(self.back + x_BT.shape[1], layout.UNDO_TOKENS)
         return torch.from_numpy(np.stack(p_BTV))
 
     def order_distributions(self, x_B: Tensor) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -189,7 +190,7 @@ class AdaptiveNGramSession(Session[Tensor]):
         found = [
             reader.order_distributions(x_T) for reader, x_T in zip(self.readers, x_B.numpy()[:, None], strict=True)
         ]
-        self.back = min(self.back + 1, loops.UNDO_TOKENS)
+        self.back = min(self.back + 1, layout.UNDO_TOKENS)
         p_BTKV, class_BT = (np.stack(part) for part in zip(*found, strict=True))
         return p_BTKV[:, 0], class_BT[:, 0]
 

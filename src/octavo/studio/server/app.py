@@ -40,7 +40,7 @@ CLIENT_CLOSED_REQUEST = 499  # nobody reads the response
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {  # of every route
     400: {"description": "the request cannot be fulfilled; `error` says why and what to do instead"},
     404: {"description": "there is no such run, or no such text"},
-    409: {"description": "another training run is in progress, or the name is taken"},
+    409: {"description": "another training run is in progress, the name is taken, or there is no room for more texts"},
     413: {"description": "the request is too large"},
     422: {"description": "the request does not match its schema"},
     503: {"description": "too many requests, or it took too long"},

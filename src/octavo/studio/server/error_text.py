@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from octavo.errors import UserError
-from octavo.studio.server.model_cache import NotFound
+from octavo.studio.server.model_cache import Conflict, NotFound
 from octavo.studio.server.scheduler import Busy, RequestTimeout, WorkFailed
-from octavo.studio.server.training_process import Conflict
 from octavo.studio.server.worker_pool import WorkerFailed
 
 LOG = logging.getLogger("octavo.studio")

@@ -30,6 +30,10 @@ MAX_RECORDS, MAX_CACHED_RECORD_BYTES = 64, 1 << 16  # in memory, each
 R = TypeVar("R", bound=TrainedRun)
 
 
+class Conflict(UserError):
+    """Another training run is in progress, the name is taken, or there is no room for more texts."""
+
+
 class NotFound(UserError):
     """There is no such run."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from octavo.errors import UserError
 from octavo.io.files import size, whole_file
 from octavo.io.run_folder import CONFIG
-from octavo.studio.server.model_cache import NotFound
+from octavo.studio.server.model_cache import Conflict, NotFound
 from octavo.tasks.task import TASKS, find_task
 
 TEXTS_FOLDER = "texts"
@@ -72,7 +72,7 @@ class TextStore:
             self.make_folder()
             stored = self._uploads()
             if len(stored) >= MAX_FILES or sum(path.stat().st_size for path in stored) + len(data) > MAX_STORED_BYTES:
-                raise UserError(
+                raise Conflict(
                     f"{self.folder.name}/ holds at most {MAX_FILES} texts and {size(MAX_STORED_BYTES)}: it has "
                     f"{len(stored)}; delete some there"
                 )

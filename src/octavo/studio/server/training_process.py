@@ -23,6 +23,7 @@ from typing import Any
 
 from octavo.errors import UserError
 from octavo.io import system
+from octavo.studio.server.model_cache import Conflict
 from octavo.studio.server.resumable import needs_of, why_not_by_files, why_not_by_needs
 from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
 from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
@@ -37,10 +38,6 @@ MAX_PROCESS_SECONDS = 2 * MAX_SECONDS  # after which a run is stopped, whatever 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.03  # another studio may be reading the lock at this moment
 NICENESS = 5  # the pages have priority
 LOG_TAIL_BYTES, LOG_TAIL_LINES = 8192, 12  # that are shown
-
-
-class Conflict(UserError):
-    """Another training run is in progress, or the name is taken."""
 
 
 @dataclass
