@@ -160,6 +160,29 @@ def test_a_pipe_in_the_place_of_a_runs_file_is_not_waited_for(
     one_line(capfd, "eval", place, runs / "text.txt")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_in_a_folder_of_facts_is_not_waited_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "knowledge"
+    folder.mkdir()
+    for name in ("text.txt", "train.tsv"):
+        (folder / name).write_text("Where was Ada born?\tRome\n")
+    os.mkfifo(folder / "dev.tsv")
+    line = one_line(capfd, "train", "facts", folder, "--out", tmp_path / "run", "--budget", "1steps")
+    assert "dev.tsv is a pipe or a device" in line
+
+
+def test_a_record_that_lacks_numbers_of_its_text_still_makes_a_page(
+    runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = changed(runs, tmp_path, "gru", CONFIG, (runs / "gru" / CONFIG).read_bytes())
+    record = json.loads((place / CONFIG).read_text())
+    for name in ("bytes", "documents"):
+        del record["corpus"]["train"][name]
+    (place / CONFIG).write_text(json.dumps(record))
+    assert main(["resume", str(place), "--budget", "5steps", "--quiet"]) == 0
+    assert "0 bytes in 0 documents" in (place / "report.html").read_text(encoding="utf-8")
+
+
 PANICS: dict[str, dict[str, Any]] = {
     "pieces of no length": {"pre_tokenizer": {"type": "FixedLength", "length": 0}},
     "a table that is none": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},

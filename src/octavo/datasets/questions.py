@@ -11,6 +11,7 @@ from typing import NamedTuple
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8, read_text
+from octavo.io.files import refuse_pipes
 
 MARK = "⁇"  # stands where something is hidden, and around what it was; also between a question and its answer
 FILES = {"text": "text.txt", "train": "train.tsv", "dev": "dev.tsv"}  # of a folder
@@ -107,6 +108,7 @@ def open_knowledge(source: str | Path, encoding: str = UTF8) -> Knowledge:
     """birthplaces, or a folder with text.txt, train.tsv and dev.tsv (question, tab, answer)."""
     folder = Path(source)
     if folder.is_dir():
+        refuse_pipes(folder, "a folder of facts")
         paths = {part: folder / name for part, name in FILES.items()}
     elif str(source) == "birthplaces":
         files = get_files("birthplaces")

@@ -141,3 +141,11 @@ def _naming(path: str | Path) -> Iterator[None]:
         if error.filename is None and error.errno is not None:  # say at least which file it was
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def refuse_pipes(folder: Path, owner: str) -> None:
+    """Refuse a folder that holds what never ends when it is read: a pipe that nobody writes to, or a device."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
+                raise UserError(f"{owner} holds files and folders: {entry.path} is a pipe or a device; remove it")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo import __version__
 from octavo.errors import UserError, nearest
-from octavo.io.files import whole_file, whole_folder
+from octavo.io.files import refuse_pipes, whole_file, whole_folder
 from octavo.io.json_text import MAX_JSON_BYTES, read_json_file
 from octavo.io.old_records import current_record
 from octavo.io.partial_files import is_part, sweep
@@ -146,7 +146,9 @@ def read_record(path: str | Path) -> dict[str, Any]:
         sweep(Path(os.path.realpath(path)))  # which brings an old run back whose place is empty
     if not (path / CONFIG).is_file():
         raise UserError(f"{path} is not a run: it has no {CONFIG}; {_advice(path)}")
-    _refuse_pipes(path)
+    for folder in (path, path / STATE):
+        if folder.is_dir():
+            refuse_pipes(folder, "a run")
     record = read_json(path / CONFIG, LARGEST_RECORD)
     if not isinstance(record, dict) or "octavo" not in record:
         raise UserError(
@@ -163,17 +165,6 @@ def read_record(path: str | Path) -> dict[str, Any]:
         bits = record["result"]["bits_per_byte"]
         raise UserError(f"{path / CONFIG} is damaged: no model needs {bits:g} bits per byte; train the run again")
     return record
-
-
-def _refuse_pipes(path: Path) -> None:
-    """Refuse a folder that holds what never ends when it is read: a pipe that nobody writes to, or a device."""
-    for folder in (path, path / STATE):
-        if not folder.is_dir():
-            continue
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
-                    raise UserError(f"a run holds files and folders: {entry.path} is a pipe or a device; remove it")
 
 
 def find_run(path: str | Path) -> Path:
