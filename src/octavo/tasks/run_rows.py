@@ -53,6 +53,15 @@ def shown_figure(name: str, value: float) -> str:
     return f"{value:.1%} {name}" if name in SHARES.values() else f"{value:.1f} {name}"
 
 
+def result_label(record: Mapping[str, Any]) -> str:
+    """What must stand beside the result: not comparable, adaptive, ..."""
+    result = record.get("result")
+    if not isinstance(result, Mapping):
+        return ""
+    label = str(result.get("label") or "")
+    return ", ".join(filter(None, ["adaptive" if result.get("adaptive") is True else "", label]))
+
+
 def trained_on(record: Mapping[str, Any]) -> str:
     """The name of the text, the images, the pairs or the labelled examples."""
     for key in ("corpus", "images", "pairs"):
