@@ -7,6 +7,7 @@ P weights, B batch; one vector holds them all.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -128,7 +129,8 @@ def rms(config: Any, w_P: Tensor, g_P: Tensor, step: int, square_P: Tensor) -> N
     """v ← β v + (1 - β) g²; w ← w - η g / (√(v / (1 - β^k)) + ε): Adam without momentum."""
     beta = config.mean_square_decay
     square_P.mul_(beta).addcmul_(g_P, g_P, value=1 - beta)
-    w_P.addcdiv_(g_P, (square_P / (1 - beta**step)).sqrt_().add_(EPSILON), value=-config.learning_rate)
+    unbias = math.sqrt(1 - beta**step)  # brought out of the root, where it would cost a pass over all weights
+    w_P.addcdiv_(g_P, square_P.sqrt().add_(EPSILON * unbias), value=-config.learning_rate * unbias)
 
 
 def adam(config: Any, w_P: Tensor, g_P: Tensor, step: int, square_P: Tensor, mean_P: Tensor) -> None:
@@ -136,8 +138,9 @@ def adam(config: Any, w_P: Tensor, g_P: Tensor, step: int, square_P: Tensor, mea
     beta = config.mean_square_decay
     square_P.mul_(beta).addcmul_(g_P, g_P, value=1 - beta)
     mean_P.lerp_(g_P, 1 - MOMENTUM)
-    root_P = (square_P / (1 - beta**step)).sqrt_().add_(EPSILON)
-    w_P.addcdiv_(mean_P, root_P, value=-config.learning_rate / (1 - MOMENTUM**step))
+    unbias = math.sqrt(1 - beta**step)
+    rate = config.learning_rate * unbias / (1 - MOMENTUM**step)
+    w_P.addcdiv_(mean_P, square_P.sqrt().add_(EPSILON * unbias), value=-rate)
 
 
 OPTIMIZERS: dict[str, tuple[int, Callable[..., None]]] = {"sgd": (0, sgd), "rms": (1, rms), "adam": (2, adam)}
