@@ -30,7 +30,7 @@ from octavo.text import text_in_memory
 
 TRAINING_SHARE, LEARNT_SHARE, SCORED_SHARE = 0.9, 0.8, 0.1
 RATES: dict[str, tuple[float, ...]] = {
-    "sgd": (0.03, 0.1, 0.3, 1.0), "rms": (3e-5, 1e-4, 3e-4, 1e-3), "adam": (3e-5, 1e-4, 3e-4, 1e-3),
+    "sgd": (0.003, 0.01, 0.03, 0.1), "rms": (5e-5, 1e-4, 2e-4, 3e-4), "adam": (5e-5, 1e-4, 2e-4, 3e-4),
 }  # fmt: skip
 TRAINED_AS: dict[str, dict[str, Any]] = {  # as `octavo compare` trains them where time is short
     "gru": {"width": 192, "batch_size": 32, "muon_learning_rate": 0.05},

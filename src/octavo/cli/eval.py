@@ -19,6 +19,7 @@ from octavo.io.encoding import UTF8
 from octavo.io.files import thousands, whole_file
 from octavo.io.progress import show_left
 from octavo.models import parameter_count
+from octavo.models.dynamic_evaluation import AdaptiveConfig
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.scoring.proof import failure_in_words, is_proved, proof_seconds, prove_score
 from octavo.tasks import api
@@ -32,9 +33,11 @@ from octavo.text import Split
 InPath = Annotated[Positional[str], arg(metavar="IN")]
 OutPath = Annotated[Positional[str], arg(metavar="OUT"), WRITTEN]
 Adaptive = Annotated[bool, arg(help="Let a network go on learning while it reads; it is scored before it learns.")]
-AdaptiveLearningRate = Annotated[float | None, arg(help="--adaptive: how fast; without it, the model's default.")]
+AdaptiveLearningRate = Annotated[
+    float | None, arg(help=f"--adaptive: the learning rate; without it, {AdaptiveConfig.learning_rate:g}.")
+]
 AdaptiveSegment = Annotated[
-    int | None, arg(help="--adaptive: tokens read between two steps; without it, the model's default.")
+    int | None, arg(help=f"--adaptive: tokens read between two steps; without it, {AdaptiveConfig.segment}.")
 ]
 LONG_PROOF_BYTES = 50_000  # of a text whose proof may take so long that its time is estimated first
 

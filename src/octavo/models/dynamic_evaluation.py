@@ -34,7 +34,7 @@ SCORED_TOKENS = 8192  # by one call; the first segment of each call is read twic
 class AdaptiveConfig:
     """How a network learns while it reads."""
 
-    learning_rate: LearningRate = 1e-3
+    learning_rate: LearningRate = 2e-4
     """The size of a step."""
     segment: Annotated[int, Range(1, 1 << 16)] = 64
     """Tokens between two steps, and of each gradient."""
