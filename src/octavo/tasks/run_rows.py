@@ -198,7 +198,10 @@ def measured_of(record: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(languages := result.get("languages"), Mapping):
             row |= {f"{one}: {key}": value for one, of in languages.items() if isinstance(of, Mapping)
                      for key, value in of.items()}  # fmt: skip
-    return {key: value for key, value in row.items() if isinstance(value, int | float) and _is_plain(value)}
+    return {
+        key: value for key, value in row.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and _is_plain(value)
+    }  # fmt: skip
 
 
 def value_at(record: Mapping[str, Any], place: str) -> Any:
