@@ -19,9 +19,11 @@ from octavo.io.encoding import UTF8
 from octavo.io.files import thousands, whole_file
 from octavo.io.progress import show_left
 from octavo.models import parameter_count
+from octavo.models.dynamic_evaluation import AdaptiveConfig
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.scoring.proof import failure_in_words, is_proved, proof_seconds, prove_score
 from octavo.tasks import api
+from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.compression import compress as compress_data
 from octavo.tasks.compression import decompress as decompress_data
 from octavo.tasks.corpus import held_out
@@ -30,6 +32,13 @@ from octavo.text import Split
 
 InPath = Annotated[Positional[str], arg(metavar="IN")]
 OutPath = Annotated[Positional[str], arg(metavar="OUT"), WRITTEN]
+Adaptive = Annotated[bool, arg(help="Let a network go on learning while it reads; it is scored before it learns.")]
+AdaptiveLearningRate = Annotated[
+    float | None, arg(help=f"--adaptive: the learning rate; without it, {AdaptiveConfig.learning_rate:g}.")
+]
+AdaptiveSegment = Annotated[
+    int | None, arg(help=f"--adaptive: tokens read between two steps; without it, {AdaptiveConfig.segment}.")
+]
 LONG_PROOF_BYTES = 50_000  # of a text whose proof may take so long that its time is estimated first
 
 
@@ -40,6 +49,9 @@ def eval_(
     field: Field = "text",
     errors: Literal["strict", "replace", "raw"] = "strict",
     encoding: Encoding = UTF8,
+    adaptive: Adaptive = False,
+    adaptive_learning_rate: AdaptiveLearningRate = None,
+    adaptive_segment: AdaptiveSegment = None,
 ) -> Output:
     """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
 
@@ -50,7 +62,7 @@ def eval_(
         prove: Compress, restore and compare, and show both sizes.
         errors: What is not UTF-8: refuse it, replace it, or keep the bytes.
     """
-    loaded = load(run)
+    loaded = adaptive_run(load(run), adaptive, adaptive_learning_rate, adaptive_segment)
     if loaded.unfinished:
         note(f"{run}: its training is not finished; these are its best weights so far")
     if files:
@@ -108,7 +120,7 @@ def print_result(result: Mapping[str, Any]) -> None:
 def _print_score(score: Score, parameters: int) -> None:
     titles = ("text", "bits/byte", "bits/token", "perplexity", "tokens", "bytes", "seconds")
     rows = [
-        (s.name, f"{s.bits_per_byte:.4f}", f"{s.bits_per_token:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}",
+        (s.name, s.shown, f"{s.bits_per_token:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}",
          f"{s.bytes:,}", f"{s.seconds:.2f}")
         for s in (*score.rows, score)
     ]  # fmt: skip
@@ -141,7 +153,15 @@ def _print_proofs(proofs: Iterable[dict[str, Any]]) -> None:
             note(f"{proof['name']} is {failure_in_words(proof)}")
 
 
-def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None = None) -> Output:
+def compress(
+    run: RunPath,
+    source: InPath,
+    target: OutPath,
+    streams: int | None = None,
+    adaptive: Adaptive = False,
+    adaptive_learning_rate: AdaptiveLearningRate = None,
+    adaptive_segment: AdaptiveSegment = None,
+) -> Output:
     """Compress any file with a model. The archive opens only with the same model.
 
     Example: octavo compress runs/kn7 play.txt play.oct
@@ -151,7 +171,8 @@ def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None 
         target: The archive to write.
         streams: Parallel streams of the range coder: more are faster and cost a few bytes each.
     """
-    data, archive = _rewrite(run, source, target, partial(compress_data, streams=streams))
+    how = _adaptive_settings(adaptive, adaptive_learning_rate, adaptive_segment)
+    data, archive = _rewrite(run, source, target, partial(compress_data, streams=streams, **how))
     summary = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
     words = f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}"
     return Output(summary, words)
@@ -160,8 +181,15 @@ def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None 
 compress.RENAMED = {"lanes": "streams"}  # type: ignore[attr-defined]
 
 
-def decompress(run: RunPath, source: InPath, target: OutPath) -> Output:
-    """Restore a file that octavo compress wrote, with the same model.
+def decompress(
+    run: RunPath,
+    source: InPath,
+    target: OutPath,
+    adaptive: Adaptive = False,
+    adaptive_learning_rate: AdaptiveLearningRate = None,
+    adaptive_segment: AdaptiveSegment = None,
+) -> Output:
+    """Restore a file that octavo compress wrote, with the same model and the same --adaptive settings.
 
     Example: octavo decompress runs/kn7 play.oct play.txt
 
@@ -170,9 +198,15 @@ def decompress(run: RunPath, source: InPath, target: OutPath) -> Output:
         source: The archive.
         target: The file to write.
     """
-    archive, data = _rewrite(run, source, target, decompress_data)
+    how = _adaptive_settings(adaptive, adaptive_learning_rate, adaptive_segment)
+    archive, data = _rewrite(run, source, target, partial(decompress_data, **how))
     summary = {"bytes": len(data), "archive_bytes": len(archive)}
     return Output(summary, f"{len(data):,} bytes restored to {target}")
+
+
+def _adaptive_settings(adaptive: bool, learning_rate: float | None, segment: int | None) -> dict[str, Any]:
+    """As the Python functions call them."""
+    return {"adaptive": adaptive, "adaptive_learning_rate": learning_rate, "adaptive_segment": segment}
 
 
 def _rewrite(run: str, source: str, target: str, convert: Callable[..., bytes]) -> tuple[bytes, bytes]:

@@ -20,6 +20,7 @@ from octavo.tasks.run_rows import (
     is_unfinished,
     measured_text,
     parameters_of,
+    result_label,
     shown_figure,
 )
 
@@ -79,10 +80,10 @@ def _order(one: tuple[Path, Mapping[str, Any]]) -> tuple[Any, ...]:
 
 
 def _row(path: Path, record: Mapping[str, Any]) -> tuple[str, ...]:
-    tensors, result = path / TENSORS, record.get("result", {})
+    tensors = path / TENSORS
     stored = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
     unfinished = is_unfinished(record)  # how long it has trained so far is in its checkpoint
-    label = "not finished" if unfinished else str(result.get("label", ""))
+    label = "not finished" if unfinished else result_label(record)
     figure = ", ".join(shown_figure(*one) for one in figures_of(record))
     seconds, model = record.get("train_seconds", 0), str(record.get("model", ""))
     count = parameters_of(record, path)

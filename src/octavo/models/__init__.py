@@ -30,6 +30,7 @@ from octavo.models import (
     vit,
 )
 from octavo.models.bag import Bag
+from octavo.models.dynamic_evaluation import DynamicEvaluation
 from octavo.models.gpt import GPT
 from octavo.models.loading import check_finite, shapes_only
 from octavo.models.mix import Mix
@@ -126,9 +127,10 @@ def preset(name: str) -> tuple[str, Any]:
 
 
 def spec_of(model: nn.Module) -> ModelSpec:
-    """The spec that a model's class is registered with."""
+    """The spec that a model's class is registered with; of a network that learns while it reads, the network's."""
+    kind = type(model.base if isinstance(model, DynamicEvaluation) else model)
     for spec in _models().values():
-        if type(model) is spec.model:
+        if kind is spec.model:
             return spec
     raise UserError(f"a model needs a ModelSpec: {type(model).__name__} has none; docs/extending.md shows how")
 
@@ -140,6 +142,8 @@ def name_of(model: nn.Module) -> str:
 
 def describe(model: LanguageModel[Any]) -> dict[str, Any]:
     """What `build` needs to make the model again, but for its tensors."""
+    if isinstance(model, DynamicEvaluation):  # which no folder holds: an archive's identity has it
+        return {**describe(model.base), "adaptive": dataclasses.asdict(model.adaptation)}
     spec = spec_of(model)
     description: dict[str, Any] = {"model": spec.name, "config": dataclasses.asdict(model.config)}
     if parts := spec.parts(model):

@@ -27,6 +27,7 @@ from octavo.text.chunks import rechunk
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
 NOT_COMPARABLE = "not comparable"
+ADAPTIVE = "adaptive"  # stands beside the number of a model that went on learning while it was scored
 OTHER_TEXT = "used other text"  # than the training part: pretrained vectors, for one; it may be the reported text
 
 
@@ -46,6 +47,7 @@ class Score:
     label: str = ""
     rows: list[Score] = field(default_factory=list)
     passages: list[Passage] = field(default_factory=list)
+    adaptive: bool = False  # whether the model went on learning while it was scored
 
     def __post_init__(self) -> None:
         if not self.bits >= 0:  # which NaN is not either
@@ -57,6 +59,11 @@ class Score:
     @property
     def bits_per_byte(self) -> float:
         return self.bits / self.bytes if self.bytes else math.nan
+
+    @property
+    def shown(self) -> str:
+        """Bits per byte as tables show them, with the word that must stand beside an adaptive model's."""
+        return f"{self.bits_per_byte:.4f}" + (f" {ADAPTIVE}" if self.adaptive else "")
 
     @property
     def bits_per_token(self) -> float:
@@ -75,19 +82,16 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
         numbers = {key: plain_json(getattr(self, key)) for key in NUMBERS}
-        record = {"name": self.name, **numbers, "policy": self.policy, "label": self.label}
+        record = {"name": self.name, **numbers, "policy": self.policy, "label": self.label, "adaptive": self.adaptive}
         rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
         return record | rows | ({"passages": plain_json(self.passages)} if self.passages else {})
 
     def __repr__(self) -> str:
-        label = f", {self.label}" if self.label else ""
+        label = "".join(f", {one}" for one in (ADAPTIVE if self.adaptive else "", self.label) if one)
         return f"<octavo score of {self.name}: {self.bits_per_byte:.4f} bits per byte of {self.bytes:,} bytes{label}>"
 
     def _repr_html_(self) -> str:
-        rows = [
-            (s.name, f"{s.bits_per_byte:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}", f"{s.bytes:,}")
-            for s in (*self.rows, self)
-        ]
+        rows = [(s.name, s.shown, f"{s.perplexity:.4g}", f"{s.tokens:,}", f"{s.bytes:,}") for s in (*self.rows, self)]
         columns = ("text", "bits/byte", "perplexity", "tokens", "bytes")
         return notebook_view(table(columns, rows, numeric=range(1, 5)), paragraph(self.label) if self.label else "")
 
@@ -129,8 +133,9 @@ def score_text(
     seconds = time.perf_counter() - began
     unknown, words = _unknown_words(tokenizer, text)
     return Score(
-        name, bits, text.size, tokens, seconds, impossible, words, unknown, model.context_policy, label, passages=worst
-    )
+        name, bits, text.size, tokens, seconds, impossible, words, unknown, model.context_policy, label,
+        passages=worst, adaptive=model.adaptive,
+    )  # fmt: skip
 
 
 def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
@@ -152,6 +157,7 @@ def total(name: str, scores: Iterable[Score], label: str = "") -> Score:
         math.fsum(row.seconds for row in rows), sum(row.impossible for row in rows),
         sum(row.words for row in rows), sum(row.unknown_words for row in rows),
         "; ".join(dict.fromkeys(row.policy for row in rows)), label, rows if len(rows) > 1 else [], worst,
+        any(row.adaptive for row in rows),
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, archive: b
     if header.identity != identity[:8]:
         raise UserError(
             f"an archive opens only with the model that wrote it: that was {header.identity.hex()}, "
-            f"this is {identity[:8].hex()}; give the other model"
+            f"this is {identity[:8].hex()}; give the other model, or the --adaptive settings it was written with"
         )
     _check_claims(header, words, model.vocab)
     try:
@@ -123,6 +123,8 @@ def choose_streams(model: LanguageModel[Any], tokens: Tensor) -> int:
     The first tokens of a stream are predicted with little context. What that costs is measured on samples from all over
     the text: their second half, begun afresh, against the same tokens after the first half.
     """
+    if model.adaptive:  # each stream would learn from its own tokens alone
+        return 1
     most = min(len(tokens) // SAMPLE_TOKENS, MAX_AUTO_STREAMS, MAX_AUTO_PROBABILITIES // model.vocab)
     if most < 2 or model.adaptive:  # each stream would learn alone
         return 1

@@ -31,7 +31,7 @@ Costs = tuple[Tokens, NDArray[np.float64]]  # tokens, and the bits of each; begi
 MIN_STREAM_TOKENS = 2048  # scored by each stream, at least
 STREAM_RECEPTIVE_FIELDS = 16  # scored by each stream, at least: so at most 1/16 of the work is repeated context
 MAX_ROWS = 1024  # scored together
-MAX_DOCUMENT_ROWS = 64  # documents scored together
+MAX_DOCUMENT_ROWS = 64  # documents scored together; an adaptive model has weights of its own for each, so one
 MAX_DOCUMENT_TOKENS = 1 << 16  # of a document that is scored with others; longer ones are scored one by one
 MAX_ROUNDING_BITS = 0.01  # below zero; an ARPA file of four digits, the roughest of all, can leave 0.001
 MIN_WINDOW_TOKENS = 16  # of each row that are scored by one call
@@ -134,7 +134,10 @@ def _score_documents(model: LanguageModel[Any], pieces: Iterable[tuple[Tokens, b
             held, state = StreamRow(np.array([model.begin], np.int32), 1), None
         held = StreamRow(np.concatenate([held.tokens, piece]), held.context)
         long = len(held.tokens) > MAX_DOCUMENT_TOKENS
-        full = len(waiting) >= MAX_DOCUMENT_ROWS or sum(len(row.tokens) for row in waiting) > MAX_DOCUMENT_TOKENS
+        full = (
+            len(waiting) >= (1 if model.adaptive else MAX_DOCUMENT_ROWS)
+            or sum(len(row.tokens) for row in waiting) > MAX_DOCUMENT_TOKENS
+        )
         if waiting and (long or full):
             yield _score_rows(model, waiting, turn)
             waiting = []

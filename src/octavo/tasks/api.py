@@ -16,6 +16,7 @@ from octavo.io.encoding import UTF8
 from octavo.io.run_folder import find_run, read_record
 from octavo.models import adaptive_variant
 from octavo.scoring.bits_per_byte import Score, score_text, total
+from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
 from octavo.tasks.task import find_task, task_for
@@ -131,7 +132,8 @@ def open_run(run: Any) -> Any:
 
 def evaluate(
     run: Any, text: str | bytes | Path | Sequence[str | Path] | None = None, *, field: str = "text",
-    errors: str = "strict", encoding: str = UTF8,
+    errors: str = "strict", encoding: str = UTF8, adaptive: bool = False,
+    adaptive_learning_rate: float | None = None, adaptive_segment: int | None = None,
 ) -> Any:  # fmt: skip
     """Measure how good a run is: of a language model, the bits that a text costs.
 
@@ -142,6 +144,9 @@ def evaluate(
         field: The field of JSON lines or Parquet that holds the text.
         errors: What is not UTF-8: "strict" refuses it, "replace" replaces it, "raw" keeps the bytes.
         encoding: The encoding of files: "utf-8", "latin-1", "utf-16", ...
+        adaptive: Let a network go on learning while it reads; every token is scored before it is learnt from.
+        adaptive_learning_rate: How fast, in place of the default.
+        adaptive_segment: The tokens that it reads between two steps, in place of the default.
 
     Returns:
         The score: `bits_per_byte`, `bits`, `perplexity`, and the most surprising `passages`. Of another task, its
@@ -158,6 +163,8 @@ def evaluate(
         True
     """
     run = open_run(run)
+    if isinstance(run, Run) or adaptive:
+        run = adaptive_run(language_run(run), adaptive, adaptive_learning_rate, adaptive_segment)
     if isinstance(run, TrainedRun) and (text is None or not isinstance(run, Run)):
         return find_task(run.task).evaluate(run, text)
     run = language_run(run)

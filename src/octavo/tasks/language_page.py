@@ -17,7 +17,7 @@ from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import code, facts, paragraph, score, section, table, verbatim
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE
+from octavo.scoring.bits_per_byte import ADAPTIVE, NOT_COMPARABLE
 from octavo.scoring.token_costs import token_costs
 from octavo.tasks.corpus import SAMPLE_TOKENS
 from octavo.tasks.language import LanguageData
@@ -57,6 +57,10 @@ def content_of(run: Run, name: str, held_out: bytes, sample: str, path: Path) ->
 def _result(result: Mapping[str, Any], bits: float, other: Sequence[str]) -> Markup:
     unit = "" if math.isnan(bits) else "bits per byte of held-out text; uncompressed text has 8"
     parts = [score(number(bits), unit)]
+    if result.get("adaptive"):
+        parts.append(
+            paragraph(f"The model is {ADAPTIVE}: it went on learning while it was scored, each token after it.")
+        )
     if NOT_COMPARABLE in result.get("label", ""):
         parts.append(paragraph(f"This result is {NOT_COMPARABLE}: information was lost before scoring."))
     if other:

@@ -19,6 +19,7 @@ from octavo.io.run_folder import METRICS, TOKENIZER, read_json, read_record
 from octavo.io.tensors import read_tensors
 from octavo.models import build, describe
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, OTHER_TEXT
+from octavo.tasks.run_rows import result_label
 from octavo.tasks.trained_run import TrainedRun
 from octavo.text import load_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
@@ -61,7 +62,7 @@ class Run(TrainedRun):
         return f", {self.tokenizer.name} tokens"
 
     def result_in_words(self) -> str:
-        label = self.record.get("result", {}).get("label")
+        label = result_label(self.record)
         return super().result_in_words() + (f" ({label})" if label else "")
 
     # ------------------------------------------------------------------ its folder

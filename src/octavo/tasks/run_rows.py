@@ -53,6 +53,15 @@ def shown_figure(name: str, value: float) -> str:
     return f"{value:.1%} {name}" if name in SHARES.values() else f"{value:.1f} {name}"
 
 
+def result_label(record: Mapping[str, Any]) -> str:
+    """What must stand beside the result: not comparable, adaptive, ..."""
+    result = record.get("result")
+    if not isinstance(result, Mapping):
+        return ""
+    label = str(result.get("label") or "")
+    return ", ".join(filter(None, ["adaptive" if result.get("adaptive") is True else "", label]))
+
+
 def trained_on(record: Mapping[str, Any]) -> str:
     """The name of the text, the images, the pairs or the labelled examples."""
     for key in ("corpus", "images", "pairs"):
@@ -189,7 +198,10 @@ def measured_of(record: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(languages := result.get("languages"), Mapping):
             row |= {f"{one}: {key}": value for one, of in languages.items() if isinstance(of, Mapping)
                      for key, value in of.items()}  # fmt: skip
-    return {key: value for key, value in row.items() if isinstance(value, int | float) and _is_plain(value)}
+    return {
+        key: value for key, value in row.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and _is_plain(value)
+    }  # fmt: skip
 
 
 def value_at(record: Mapping[str, Any], place: str) -> Any:
