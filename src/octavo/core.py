@@ -33,10 +33,8 @@ class LanguageModel(nn.Module, Generic[S]):
     vocab: int
     begin: int
 
-    @property
-    def adaptive(self) -> bool:
-        """Whether it goes on learning while it reads; its state then holds what it has learnt since `start`."""
-        return False
+    adaptive: bool = False
+    """Whether it goes on learning while it reads; its state then holds what it has learnt since `start`."""
 
     @property
     def begin_resets(self) -> bool:

@@ -347,10 +347,10 @@ def test_without_names_all_candidates_are_compared_and_octavo_can_train_each_of_
     for one in choose((), candidates()):
         families.setdefault(one.family, []).append(one.name)
     assert families == {
-        "counts": ["bag", "kn3", "kn5", "kn7", "words3", "bigram"],
+        "counts": ["bag", "kn3", "kn5", "kn7", "words3", "kn8-adaptive", "bigram"],
         "recurrent": ["rnn", "gru", "lstm", "rnn-attention"],
         "attention": ["gpt", "local", "linear", "synthesizer"],
-        "mixture": ["mix"], "compressor": [name for name in COMPRESSORS if not why_missing(name)],
+        "mixture": ["mix", "mix-adaptive"], "compressor": [name for name in COMPRESSORS if not why_missing(name)],
     }  # fmt: skip
     for one in (one for one in candidates().values() if one.family != "compressor"):
         model, usual = preset(one.model)
@@ -753,7 +753,7 @@ def test_names_families_and_patterns_choose_candidates_in_the_tables_order() -> 
     def names(*words: str) -> list[str]:
         return [one.name for one in choose(words, candidates())]
 
-    assert names("kn*", "bag") == ["bag", "kn3", "kn5", "kn7"]
+    assert names("kn*", "bag") == ["bag", "kn3", "kn5", "kn7", "kn8-adaptive"]
     assert names("recurrent") == ["rnn", "gru", "lstm", "rnn-attention"]
     assert names("gru,xz") == ["gru", "xz"]
     assert names() == [name for name, one in candidates().items() if not one.variant_of and not one.missing]

@@ -339,11 +339,12 @@ def test_what_is_not_utf8_has_one_byte_a_character() -> None:
 
 
 def test_a_tokenizer_of_ones_own_choice_is_not_set_beside_others_and_a_named_variant_is_always_compared() -> None:
-    assert not any("-" in name for name in CompareConfig(models=("kn*",), tokenizer="char").for_text(3.0).models)
+    chosen = CompareConfig(models=("kn*",), tokenizer="char").for_text(3.0).models
+    assert not any(name.endswith(("-char", "-bpe")) for name in chosen)
     assert CompareConfig(models=("kn5-char", "kn5")).for_text(1.0).models == ("kn5", "kn5-char")
-    assert [one.name for one in choose(("kn*",), candidates())] == ["kn3", "kn5", "kn7"]
+    assert [one.name for one in choose(("kn*",), candidates())] == ["kn3", "kn5", "kn7", "kn8-adaptive"]
     assert [one.name for one in choose(("kn*",), candidates(), 2.0)] == [
-        "kn3", "kn3-char", "kn3-bpe", "kn5", "kn5-char", "kn7",
+        "kn3", "kn3-char", "kn3-bpe", "kn5", "kn5-char", "kn7", "kn8-adaptive",
     ]  # fmt: skip
 
 
@@ -361,3 +362,13 @@ def test_a_mixture_is_of_the_tokenizer_of_the_best_network_that_has_a_partner() 
     validation = {"gru": 2.5, "gru-char": 2.2, "gpt-bpe": 2.1}
     assert parts_of_mixture(some, tokens, validation) == ["kn5-char", "gru-char"]  # gpt-bpe has no partner
     assert parts_of_mixture(some, tokens, {**validation, "gru": 2.0}) == ["kn7", "gru"]
+
+
+def test_an_adaptive_mixture_is_of_an_adaptive_ngram_and_one_network() -> None:
+    some = choose(("kn7", "kn8-adaptive", "gru", "gpt"), candidates())
+    tokens, validation = dict.fromkeys(("kn7", "kn8-adaptive", "gru", "gpt"), "b"), {"gru": 2.5, "gpt": 2.2}
+    assert parts_of_mixture(some, tokens, validation, adaptive=True) == ["kn8-adaptive", "gpt"]
+    assert parts_of_mixture(some, tokens, validation) == ["kn7", "gpt", "gru"]
+    del tokens["kn8-adaptive"]
+    assert parts_of_mixture(some, tokens, validation, adaptive=True) == ["kn7", "gpt"]
+    assert parts_of_mixture(some, {"gru": "b", "gpt": "b"}, validation, adaptive=True) == ["gpt", "gru"]

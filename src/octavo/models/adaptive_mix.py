@@ -16,14 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from octavo.config import Range, check_ranges
+from octavo.config import LearningRate, Range, check_ranges
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.models import mixing_loops as loops
 from octavo.models.adaptive_mix_session import AdaptiveMixSession, MixReader
+from octavo.models.dynamic_evaluation import AdaptiveConfig, adapted
 from octavo.models.mix import check_parts, short_title
 from octavo.models.ngram import AdaptiveNGram
-from octavo.models.spec import ModelSpec
+from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import Table
 
 Array = NDArray[Any]
@@ -40,6 +41,12 @@ class AdaptiveMixConfig:
     """The step size of the experts' weights."""
     final_rate: Annotated[float, Range(0, 1.0)] = 0.002
     """The step size of the weights by which the selectors' sums are mixed again."""
+    networks: bool = True
+    """Networks among the parts learn while they read, too (dynamic evaluation); --no-networks leaves them fixed."""
+    learning_rate: LearningRate = 2e-4
+    """The size of the networks' steps."""
+    segment: Annotated[int, Range(1, 1 << 16)] = 64
+    """Tokens between two steps of the networks."""
     calibration_bits: Annotated[int, Range(0, 20)] = 16
     """Contexts of each calibration table: 2 to this power."""
 
@@ -65,7 +72,19 @@ class AdaptiveMix(LanguageModel[State]):
             sum(map(expert_count, parts)), parts[self.gate].context_classes, leaves, max(1, (leaves - 1).bit_length()),
             1 << config.calibration_bits, config.rate, config.final_rate,
         )  # fmt: skip
+        self._experts: tuple[LanguageModel[Any], ...] | None = None
         self.register_buffer("theta_P", torch.from_numpy(loops.first_theta(self.shape)))
+
+    @property
+    def experts(self) -> tuple[LanguageModel[Any], ...]:
+        """The parts as they read: networks learn on the way. No module of this one, so nothing of it is saved."""
+        if self._experts is None:
+            steps = AdaptiveConfig(learning_rate=self.config.learning_rate, segment=self.config.segment)
+            self._experts = tuple(
+                adapted(part, steps) if self.config.networks and not part.adaptive and has_weights(part) else part
+                for part in self.parts
+            )
+        return self._experts
 
     def own_tensors(self) -> dict[str, Tensor]:
         return {"theta_P": self.theta_P}  # the parts have taken theirs already
@@ -78,12 +97,12 @@ class AdaptiveMix(LanguageModel[State]):
 
     @property
     def context_policy(self) -> str:
-        policies = dict.fromkeys(part.context_policy for part in self.parts)
+        policies = dict.fromkeys(part.context_policy for part in self.experts)
         return "; ".join([*policies, "weights are learnt while it reads"])
 
     @property
     def max_scored_tokens(self) -> int:
-        return min(part.max_scored_tokens for part in self.parts)
+        return min(part.max_scored_tokens for part in self.experts)
 
     @property
     def context_classes(self) -> int:
@@ -97,7 +116,7 @@ class AdaptiveMix(LanguageModel[State]):
         theta_BP = self.theta_P.repeat(batch, 1)
         p_BIV = torch.zeros(batch, self.shape.experts, self.vocab, dtype=torch.float64)
         recent_B3 = torch.tensor([[self.begin, self.begin, 0]]).repeat(batch, 1)
-        return tuple(part.start(batch) for part in self.parts), theta_BP, p_BIV, recent_B3
+        return tuple(part.start(batch) for part in self.experts), theta_BP, p_BIV, recent_B3
 
     def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
         logits_B1V, state = self.absorb(state, x_B[:, None])
@@ -114,7 +133,7 @@ class AdaptiveMix(LanguageModel[State]):
         logp_BTV = np.empty((len(x_BT), x_BT.shape[1], self.vocab))
         for start in range(0, x_BT.shape[1], self._chunk(len(x_BT))):
             x_Bt = x_BT[:, start : start + self._chunk(len(x_BT))]
-            p_BtIV, kind_Bt, states = expert_distributions(self.parts, self.gate, states, x_Bt)
+            p_BtIV, kind_Bt, states = expert_distributions(self.experts, self.gate, states, x_Bt)
             for b, reader in enumerate(readers):
                 for t in range(x_Bt.shape[1]):
                     logp_BTV[b, start + t] = reader.read(int(x_Bt[b, t]), p_BtIV[b, t], int(kind_Bt[b, t]))
@@ -128,7 +147,7 @@ class AdaptiveMix(LanguageModel[State]):
         logp_BT = np.zeros((len(x_BT), max(0, x_BT.shape[1] - 1)))
         for start in range(0, x_BT.shape[1] - 1, self._chunk(len(x_BT))):
             x_Bt = x_BT[:, start : start + self._chunk(len(x_BT)) + 1]
-            p_BtIV, kind_Bt, states = expert_distributions(self.parts, self.gate, states, x_Bt[:, :-1])
+            p_BtIV, kind_Bt, states = expert_distributions(self.experts, self.gate, states, x_Bt[:, :-1])
             for b, reader in enumerate(readers):
                 scored_T = logp_BT[b, start : start + x_Bt.shape[1] - 1]
                 reader.score(x_Bt[b].numpy(), p_BtIV[b], kind_Bt[b], scored_T)
@@ -164,6 +183,11 @@ class AdaptiveMix(LanguageModel[State]):
 
     def session(self, state: State, tokens: int = 1 << 30) -> Session[State]:
         return AdaptiveMixSession(self, state, tokens)
+
+
+def has_weights(part: LanguageModel[Any]) -> bool:
+    """Whether a part is a network."""
+    return next(part.parameters(), None) is not None
 
 
 def expert_count(part: LanguageModel[Any]) -> int:
@@ -212,6 +236,7 @@ def expert_names(part: LanguageModel[Any]) -> list[str]:
 SPEC = ModelSpec(
     "adaptive-mix", "adaptive mixture", "a mixture of trained runs whose weights are learnt while it reads", "mixture",
     AdaptiveMix, AdaptiveMixConfig, fitting="mixture", details=_weights,
+    candidates=lambda seconds, device: [Candidate("mix-adaptive", "adaptive mixture", "adaptive-mix")],
     summarise=lambda model, tokens: f"adaptive mix of {', '.join(map(short_title, model.parts))} of {tokens}",
     parts=lambda model: model.parts,
     equation="""at each bit of a token: p = σ(Σ_s v_s y_s), y_s = Σ_i w_{s,i} x_i, x_i = ln(q_i / (1 - q_i))

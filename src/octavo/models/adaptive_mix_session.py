@@ -104,7 +104,7 @@ class AdaptiveMixSession(Session[Any]):
     def state(self, state: State) -> None:
         mix: AdaptiveMix = self.model  # type: ignore[assignment]
         states, *own = state
-        self.sessions = [part.session(s, self.tokens) for part, s in zip(mix.parts, states, strict=True)]
+        self.sessions = [part.session(s, self.tokens) for part, s in zip(mix.experts, states, strict=True)]
         self.readers = mix.readers(*own)
         entries = loops.journal_size(mix.shape, MAX_REWIND_TOKENS + 1)
         for reader in self.readers:
@@ -121,7 +121,7 @@ class AdaptiveMixSession(Session[Any]):
             if isinstance(session, AdaptiveNGramSession):
                 p_BIV, class_B = session.order_distributions(x_B)
             else:
-                p_BIV = session.predict(x_B)[:, None].numpy()
+                p_BIV = session.predict(x_B)[:, None].detach().numpy()
                 class_B = session.context_class().numpy() if i == mix.gate and mix.shape.classes > 1 else kind_B
             kind_B = class_B if i == mix.gate else kind_B
             found.append(p_BIV)

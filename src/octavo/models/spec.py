@@ -133,6 +133,11 @@ class ModelSpec:
         return self.fitting == "gradient"
 
     @property
+    def is_adaptive(self) -> bool:
+        """Whether the model goes on learning while it reads."""
+        return bool(getattr(self.model, "adaptive", False))
+
+    @property
     def has_gates(self) -> bool:
         """Whether its views show values between 0, shut, and 1, open."""
         return any(not tap.signed for view in self.views for tap in view.taps)

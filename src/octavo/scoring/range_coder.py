@@ -126,7 +126,7 @@ def choose_streams(model: LanguageModel[Any], tokens: Tensor) -> int:
     if model.adaptive:  # each stream would learn from its own tokens alone
         return 1
     most = min(len(tokens) // SAMPLE_TOKENS, MAX_AUTO_STREAMS, MAX_AUTO_PROBABILITIES // model.vocab)
-    if most < 2 or model.adaptive:  # each stream would learn alone
+    if most < 2:
         return 1
     rows = max(2, min(SAMPLES, model.max_scored_tokens // SAMPLE_TOKENS, most))
     starts_R = torch.linspace(0, len(tokens) - SAMPLE_TOKENS, rows).long()

@@ -129,7 +129,7 @@ def detail_of(record: Mapping[str, Any]) -> str:
 def operations_of(record: Mapping[str, Any]) -> float | None:
     """Operations to read one token after a full context; None where nothing is multiplied or nothing is known."""
     name, parts = record.get("model"), record.get("parts")
-    if name == "mix" and isinstance(parts, list):
+    if isinstance(parts, list):
         known = [operations_of(part) for part in parts[:64] if isinstance(part, Mapping)]
         return sum(one for one in known if one) or None
     if (

@@ -19,7 +19,7 @@ from octavo.experiments.compare.compressors import COMPRESSORS, why_missing
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED
 from octavo.experiments.runner import Store, check_folder
 from octavo.io.files import whole_file
-from octavo.models import language_models
+from octavo.models import find_spec, language_models
 from octavo.models.spec import MULTI_BYTE, SHORT_BUDGET_SECONDS
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.run_page import flags_of
@@ -28,7 +28,6 @@ from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
 from octavo.training.schedule import Budget
 
-MIX = "mix"
 SHORT_BUDGET_EVALUATIONS = 4  # instead of the usual ten, each of which takes most of a second
 
 
@@ -103,9 +102,11 @@ def _matches(name: str, candidate: Candidate) -> bool:
 
 
 def parts_of_mixture(
-    among: Sequence[Candidate], tokenizers: Mapping[str, str], validation: Mapping[str, float]
+    among: Sequence[Candidate], tokenizers: Mapping[str, str], validation: Mapping[str, float], adaptive: bool = False
 ) -> list[str]:
     """The n-gram of the highest order and the two best networks, of one tokenizer: a third adds next to nothing.
+
+    An adaptive mixture takes an adaptive n-gram, where there is one, and one network, which learns while it reads.
 
     `tokenizers` are the fingerprints of the runs that are there, `validation` the bits per byte of validation chunks of
     the training text, where a run has them: the text that is reported chooses nothing. The n-gram needs no such result,
@@ -119,9 +120,11 @@ def parts_of_mixture(
     found: list[str] = []
     for tokenizer in dict.fromkeys(tokenizers[one.name] for one in neural or usual):  # that of the best network first
         same = [one for one in there if tokenizers[one.name] == tokenizer]
-        ngrams = [one for one in same if one.model == "ngram"]
+        counted = [one for one in same if one.model in ("ngram", "adaptive-ngram")]
+        ngrams = [one for one in counted if find_spec(one.model).is_adaptive == adaptive] or (
+            counted if adaptive else [])  # fmt: skip
         parts = [max(ngrams, key=lambda one: one.settings["order"]).name] if ngrams else []
-        parts += [one.name for one in neural if one in same][:2]
+        parts += [one.name for one in neural if one in same][: 1 if adaptive and parts else 2]
         if len(parts) > 1:
             return parts
         found = found or parts

@@ -16,7 +16,7 @@ from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, identity_of, last_part, open_texts
 from octavo.experiments.compare.advice import Evidence, advice, rank_rows
 from octavo.experiments.compare.compressors import MAX_KNOWN_BYTES
-from octavo.experiments.compare.config import MIX, Candidate, CompareConfig, Text, parts_of_mixture, place_of
+from octavo.experiments.compare.config import Candidate, CompareConfig, Text, parts_of_mixture, place_of
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.forecast import PAGE_SECONDS, expected_seconds
@@ -24,11 +24,12 @@ from octavo.experiments.compare.intervals import BlockCosts
 from octavo.experiments.compare.outcomes import key_of, mean_row, stage_seconds, total_flops
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.proof import PROOF_SHARE
-from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
+from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED, RESULT, CompareRow, Comparison
 from octavo.experiments.compare.stored_values import check_stored
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, locked_folder
 from octavo.io.files import write_text
+from octavo.models import find_spec
 from octavo.scoring.proof import failure_in_words, is_proved
 from octavo.text.overlap import REPEAT_BYTES, overlap
 
@@ -107,9 +108,9 @@ class Comparing:
         self.pretrained = config.pretrained_candidates
         common = {"corpus": self.corpus, "settings": config.common}
         store = self.place.open_store(common, self._differs)
-        self.mixture = next((one for one in self.candidates if one.name == MIX), None)
+        self.mixtures = [one for one in self.candidates if one.family == MIXTURE]
         self.sentences: tuple[str, ...] = ()
-        later = config.prove + (config.seeds if self.mixture else 0)  # cells that depend on others
+        later = config.prove + config.seeds * len(self.mixtures)  # cells that depend on others
         self.runner = Runner(
             store, self.progress, self._rows, len(self._plan()) + later, jobs, self.command, expected=expected_seconds,
             check=check_stored,
@@ -122,11 +123,11 @@ class Comparing:
             stack.push(self.lock)
             with self.progress, self.runner.stoppable():
                 proof = [Cell("proof", "proof", "", data=self.data)] if self.config.prove else []
-                self.runner.later = [*([self._cell(self.mixture, 0)] if self.mixture is not None else []), *proof]
+                self.runner.later = [*(self._cell(one, 0) for one in self.mixtures), *proof]
                 self.runner.run(self._plan())
-                self.runner.later = proof
-                if self.mixture is not None:
-                    self._run_mixture(self.mixture)
+                for number, mixture in enumerate(self.mixtures, 1):
+                    self.runner.later = [*(self._cell(one, 0) for one in self.mixtures[number:]), *proof]
+                    self._run_mixture(mixture)
                 self._find_proofs()
                 comparison = self._conclude()
             if comparison.best is None:
@@ -190,7 +191,7 @@ class Comparing:
         for one in self.candidates:
             if one.family == COMPRESSOR:
                 cells.append(Cell(one.name, "compressor", one.model, data=self.data, title=one.name))
-            elif one.name != MIX:
+            elif one.family != MIXTURE:
                 cells += [self._cell(one, seed) for seed in range(self.config.seeds if one.is_random else 1)]
         for one in self.pretrained:
             options = {"seed": self.config.seed, "title": one.title, "family": PRETRAINED,
@@ -219,7 +220,8 @@ class Comparing:
         runs = {name: value for name in names if "tokenizer" in (value := outcomes[name].value)}
         validation = {name: bits for name, value in runs.items() if (bits := value["validation_bits_per_byte"])}
         tokenizers = {name: value["tokenizer"] for name, value in runs.items()}
-        parts = parts_of_mixture(self.candidates, tokenizers, validation)
+        adaptive = find_spec(mixture.model).is_adaptive
+        parts = parts_of_mixture(self.candidates, tokenizers, validation, adaptive)
         if len(parts) < 2:
             reason = (
                 "a mixture needs an n-gram and a network, or two networks, with one tokenizer: "
@@ -234,7 +236,7 @@ class Comparing:
                 )
             self.runner.finish(Outcome(self._cell(mixture, 0), error=reason))
             return
-        mixture = replace(mixture, title=f"mixture of {', '.join(parts[:-1])} and {parts[-1]}")
+        mixture = replace(mixture, title=f"{mixture.title} of {', '.join(parts[:-1])} and {parts[-1]}")
         by_name = {one.name: one for one in self.candidates}
         seeds = self.config.seeds if any(by_name[part].is_random for part in parts) else 1
         self.runner.run([

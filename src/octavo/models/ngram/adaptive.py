@@ -36,9 +36,9 @@ ADAPTIVE_POLICY = "goes on counting from the first byte of each document to its 
 class AdaptiveNGramConfig:
     """How an n-gram model that goes on counting is made."""
 
-    order: Annotated[int, Range(1, MAX_ORDER)] = 7
+    order: Annotated[int, Range(1, MAX_ORDER)] = 8
     """Tokens in the longest n-gram: predictions depend on order - 1 tokens, and on the counts so far."""
-    discount_rate: Annotated[float, Range(0, 1.0)] = 0.05
+    discount_rate: Annotated[float, Range(0, 1.0)] = 0.1
     """The step size of the discounts, which are learnt while reading; 0 leaves them as the training text had them."""
     sentences: bool = False
     """Forget the context, not the counts, at the end of each line."""
