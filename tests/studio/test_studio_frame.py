@@ -387,6 +387,7 @@ def test_the_address_that_is_printed_can_be_opened() -> None:
 
 def test_a_port_that_is_taken_is_reported_and_the_usual_one_gives_way() -> None:
     with open_socket("127.0.0.1", None) as one, open_socket("127.0.0.1", None) as two:
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # or each answer waits for an acknowledgement
         assert one.getsockname()[1] != two.getsockname()[1]
         with pytest.raises(UserError, match="another --port"):
             open_socket("127.0.0.1", one.getsockname()[1])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, eval_mode, map_state
+from octavo.core import LanguageModel, device_of, eval_mode, map_state, single_thread
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.text import Tokens
@@ -158,7 +158,7 @@ def _score_on(model: LanguageModel[Any], row: StreamRow, state: Any, turn: Turn)
     x_1T = torch.from_numpy(row.tokens.astype(np.int64))[None].to(device_of(model))
     parts = [np.zeros(0)]
     for at in range(0, x_1T.shape[1] - 1, model.max_scored_tokens):
-        with turn():
+        with turn(), _threads(model):
             logp_1W, state = model.token_log_probs(state, x_1T[:, at : at + model.max_scored_tokens + 1])
         parts.append(token_bits(logp_1W)[0])
     tokens, bits = row.tokens[1:], np.concatenate(parts)
@@ -183,7 +183,7 @@ def _score_rows(model: LanguageModel[Any], rows: list[StreamRow], turn: Turn) ->
         if ended:
             active -= ended
             state = map_state(state, lambda tensor, left=active: tensor[:left])  # type: ignore[misc]
-        with turn():
+        with turn(), _threads(model):
             logp_BW, state = model.token_log_probs(state, x[:active, at : at + width + 1])
         bits_BT[:active, at + 1 : at + 1 + width] = token_bits(logp_BW)
     bits_BT[x_BT == model.begin] = 0
@@ -191,6 +191,11 @@ def _score_rows(model: LanguageModel[Any], rows: list[StreamRow], turn: Turn) ->
     tokens = np.concatenate([np.zeros(0, np.int32), *(row.tokens[row.context :] for row in rows)])
     bits = [bits_BT[place[i], row.context : len(row.tokens)] for i, row in enumerate(rows)]
     return tokens, checked_bits(np.concatenate([np.zeros(0), *bits]))
+
+
+def _threads(model: LanguageModel[Any]) -> AbstractContextManager[None]:
+    """An adaptive model reads a segment at a time, too little for a second thread to be worth waiting for."""
+    return single_thread() if model.adaptive else nullcontext()
 
 
 def window_tokens(model: LanguageModel[Any], tokens: int, rows: int = 1) -> int:
