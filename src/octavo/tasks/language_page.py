@@ -123,10 +123,9 @@ def _corpus(corpus: Mapping[str, Any]) -> Markup:
     pairs = [("name", corpus.get("name", "unknown"))]
     for part, name in (("train", "training text"), ("valid", "held-out text")):
         if part in corpus:
-            about = corpus[part]  # of a record that somebody edited, numbers may be missing
-            size, documents = about.get("bytes", 0), about.get("documents", 0)
+            size, documents = corpus[part]["bytes"], corpus[part]["documents"]
             pairs.append((name, f"{size:,} bytes in {documents:,} {'document' if documents == 1 else 'documents'}"))
-            pairs.append(("its sha256", about.get("sha256", "unknown")))
+            pairs.append(("its sha256", corpus[part]["sha256"]))
     if corpus.get("preprocess"):
         pairs.append(("preprocessing", ", ".join(corpus["preprocess"])))
     return section("Text", facts(pairs))

@@ -84,14 +84,18 @@ class TrainingRun:
         if same and (record.get("model"), record.get("seed")) == (recipe.model, recipe.seed):
             self.recipe = task.recipe_of(record)
             if task.same_recipe(recipe, self.recipe):
-                return self.resume(record, place)
+                return self.resume(record, place, described)
         raise UserError(
             f"{path} holds a training run that was stopped, with other settings or data; resume it: octavo resume "
             f"{path}, or choose another --out, or replace it with --force"
         )
 
-    def resume(self, record: dict[str, Any], place: Path, budget: str | None = None) -> Any:
-        """Go on from the last checkpoint, where a budget is named up to it."""
+    def resume(
+        self, record: dict[str, Any], place: Path, described: Mapping[str, Any], budget: str | None = None
+    ) -> Any:
+        """Go on from the last checkpoint, where a budget is named up to it. The data are described anew: what the
+        record says of them beside their hash is not checked when it is read.
+        """
         saved, task, recipe, device = Checkpoint.load(place), self.task, self.recipe, self.team.device
         at = saved.position
         at.stage = task.stage_of(record, at.stage)
@@ -106,7 +110,7 @@ class TrainingRun:
             at.ended, at.stale, at.skipped, at.restored = "", 0, 0, 0
         if budget:
             at.evaluations = int(spent * recipe.loop.evaluations)
-        run.record |= {"training": {**record["training"], **recipe.to_json(), "finished": False}}
+        run.record |= {**described, "training": {**record["training"], **recipe.to_json(), "finished": False}}
         return self.train(run, saved)
 
     def train(self, run: Any, saved: Checkpoint | None = None) -> Any:
@@ -246,11 +250,11 @@ def resume_run(path: str | Path, budget: str | None = None, measure: bool = True
             recipe = recipe.replace(loop=replace(recipe.loop, budget=budget)) if budget else recipe
             with closing_data(task, task.reopen(record, str(path))) as data:
                 run = TrainingRun(task, recipe, data, processes, path, place, measure, quiet)
+                described = task.describe(recipe, record[task.data_key]["source"], data)
                 if not is_stopped(path) and not record["training"].get("finished") and not log_length(place):
                     # killed before its first checkpoint, and before its first step
-                    source = record[task.data_key]["source"]
-                    return run.begin(task.describe(recipe, source, data), time.perf_counter())
-                return run.resume(record, place, budget)
+                    return run.begin(described, time.perf_counter())
+                return run.resume(record, place, described, budget)
 
 
 @contextmanager
