@@ -206,7 +206,9 @@ def _run(command: list[str], work: Path) -> tuple[int, Verdict]:
 def _read_back(file: IO[bytes]) -> str:
     with file:
         file.seek(0)
-        return file.read(LARGEST_OUTPUT_BYTES).decode("utf-8", "replace")
+        data = file.read(LARGEST_OUTPUT_BYTES)
+    whole = data[: data.rfind(b"\n") + 1] if len(data) == LARGEST_OUTPUT_BYTES else data  # of much, whole lines
+    return whole.decode("utf-8", "replace")
 
 
 def _listing(work: Path) -> set[str]:

@@ -90,8 +90,9 @@ def _false_result(verb: str, out: str) -> str:
         if verb not in RESULTS_OF_RECORDS and key in SHARES and not 0 <= value <= 1 + 1e-6:
             return f"{key} is not between 0 and 1"
     for proof in _proofs(values):
+        # It may be much shorter: a token takes 24 bits at most, however little the model gives it.
         longer = proof["archive_bytes"] - proof["claimed_bytes"]
-        if not proof["restored"] or abs(longer) > PROOF_BYTES + PROOF_SHARE * proof["claimed_bytes"]:
+        if not proof["restored"] or longer > PROOF_BYTES + PROOF_SHARE * proof["claimed_bytes"]:
             return "a proof that fails, with exit code 0"
     return ""
 

@@ -184,6 +184,19 @@ def test_a_run_whose_record_lacks_what_its_data_say_is_described_anew_when_it_is
     assert json.loads((place / CONFIG).read_text())["corpus"] == whole
 
 
+@pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="there is no /dev/zero")
+def test_a_device_in_the_place_of_a_text_is_not_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").symlink_to("/dev/zero")
+    assert "is a device" in one_line(capfd, "train", "bag", tmp_path / "text.txt", "--out", tmp_path / "run")
+
+
+def test_stages_that_are_no_list_are_damage(runs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    record = json.loads((runs / "gru" / CONFIG).read_text())
+    record["training"]["stages"] = 0.5
+    place = changed(runs, tmp_path, "gru", CONFIG, json.dumps(record).encode())
+    assert "training.stages is 0.5" in one_line(capfd, "resume", place, "--budget", "9steps")
+
+
 PANICS: dict[str, dict[str, Any]] = {
     "pieces of no length": {"pre_tokenizer": {"type": "FixedLength", "length": 0}},
     "a table that is none": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},

@@ -42,7 +42,7 @@ KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
     "corpus": {"name": str, "source": list, "errors": str, "field": str, "preprocess": list, "valid_source": list,
                "train": PART_OF_TEXT, "valid": PART_OF_TEXT},
     "data": {"source": list, "learnt": PART_OF_TEXT, "test": PART_OF_TEXT}, "images": {"source": list},
-    "training": {"settings": {}, "loop": {}, "optimizer": {}, "device": str},
+    "training": {"settings": {}, "loop": {}, "optimizer": {}, "device": str, "stages": (list,)},
     "made_with": {}, "preprocess": list, "notes": list, "other_text": list, "seed": int, "train_seconds": NUMBER,
     "train_tokens": int,
     "sha256": {"tensors": str, "tokenizer": str, "start": str},

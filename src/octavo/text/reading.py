@@ -48,6 +48,10 @@ def list_files(
                     raise EncodingError(f"the folder {path} has no text in it that is UTF-8: {why}", *guesses)
                 raise UserError(f"the folder {path} has no text in it: {why}; name a file or another folder")
             files += found
+        elif path.is_char_device() or path.is_block_device():
+            raise UserError(
+                f"a text is a file, a folder or a pipe: {path} is a device, and may have no end; name a file"
+            )
         elif path.exists() or str(path) == STDIN:
             files.append(path)
         else:

@@ -204,7 +204,7 @@ def _row_from_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
         "task": task, "model": str(record.get("model", "")), "detail": run_rows.detail_of(record),
         "corpus": run_rows.without_folders(run_rows.trained_on(record)), "text": run_rows.measured_text(record).title,
         "score": value, **_unit(measure, value),
-        "label": str(run_rows.value_at(record, "result.label") or ""),
+        "label": run_rows.result_label(record),
         "seconds": None if run_rows.is_unfinished(record) else record.get("train_seconds"),
         "bytes": (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else None,
         "parameters": run_rows.parameters_of(record, path), "flops": run_rows.operations_of(record),
