@@ -6,7 +6,8 @@ python benchmarks/bench_adaptive_ngram.py speed [--rounds 5] [--order 7]
 choose: only the first 90 % of each text is read, the part that `octavo train` trains on: its first 90 % are counted,
 the rest is scored; the last tenth of the text, on which octavo reports, chooses nothing. Beside it stands the fixed
 model of the same order. speed: tiny Shakespeare, one thread; the whole command is not measured, but its parts:
-counting, scoring the last tenth, compressing it with the model's own coder and restoring it, medians of the rounds.
+counting, making the tables that a reader changes, scoring the last tenth, compressing it with the model's own coder and
+restoring it, medians of the rounds.
 """
 
 from __future__ import annotations
@@ -79,16 +80,18 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure_speed(args: argparse.Namespace) -> None:
-    folder = where("shakespeare")
-    if folder is None:
+    text = where("shakespeare")
+    if text is None:
         raise SystemExit("this benchmark reads tiny Shakespeare, which is not installed: octavo data get shakespeare")
-    counted, scored = halves((folder / "input.txt").read_bytes())
+    counted, scored = halves(Path(text).read_bytes())
     config = AdaptiveNGramConfig(order=args.order)
     AdaptiveNGram.fit(counted[:1000], config, VOCAB).score(scored[None, :100])  # compiles
-    seconds: dict[str, list[float]] = {"count": [], "score": [], "compress": [], "restore": []}
+    seconds: dict[str, list[float]] = {"count": [], "tables": [], "score": [], "compress": [], "restore": []}
     for _ in range(args.rounds):
         spent, model = timed(lambda: AdaptiveNGram.fit(counted, config, VOCAB))
         seconds["count"].append(spent)
+        spent, _ = timed(lambda model=model: model.fresh_reader())  # type: ignore[misc]
+        seconds["tables"].append(spent)
         spent, _ = timed(lambda model=model: model.score(scored[None]))  # type: ignore[misc]
         seconds["score"].append(spent)
         spent, packed = timed(lambda model=model: encode_tokens(model, scored, 1))  # type: ignore[misc]
@@ -101,7 +104,7 @@ def measure_speed(args: argparse.Namespace) -> None:
     )
     print_header("", "seconds", "kB/s")
     for name, values in seconds.items():
-        size = len(counted) if name == "count" else len(scored)
+        size = len(counted) if name in ("count", "tables") else len(scored)
         print_row(name, median_spread(values, 3), median_spread([size / one / 1e3 for one in values], 0))
 
 

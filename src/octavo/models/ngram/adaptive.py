@@ -27,6 +27,7 @@ from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngr
 from octavo.models.ngram.estimators import discounts
 from octavo.models.ngram.model import MAX_ORDER, check_tree
 
+MAX_COPIED_NODES = 1 << 23  # whose first tables stay in memory: half a gigabyte
 MAX_READERS = 4  # that a model keeps beside those of the last call
 DISCOUNT_TOKENS = 1 << 17  # of the training text that discounts are learnt on: some seconds in plain Python
 ADAPTIVE_POLICY = "goes on counting from the first byte of each document to its last"
@@ -70,6 +71,7 @@ class AdaptiveNGram(LanguageModel[Tensor]):
         for name, dtype in DTYPES.items():
             self.register_buffer(name, torch.empty(0, dtype=dtype))
         self._readers: list[Reader] = []
+        self._first_reader: Reader | None = None
 
     @classmethod
     def fit(
@@ -130,7 +132,7 @@ class AdaptiveNGram(LanguageModel[Tensor]):
             )
         self.first_C, self.word_M, self.count_M = first_C, word_M, count_M
         self.discount_KCJ, self.square_KCJ = discount_KCJ, square_KCJ
-        self._readers = []
+        self._readers, self._first_reader = [], None
 
     @property
     def context_policy(self) -> str:
@@ -202,7 +204,7 @@ class AdaptiveNGram(LanguageModel[Tensor]):
     def fixed_log_probs(self, x_N: Tensor) -> Tensor:
         """log p of each token of a text in its context, by the counts of the training text alone."""
         opened = np.concatenate([[self.begin], x_N.numpy()])
-        return torch.from_numpy(Reader(self).probabilities(opened, learn=False)[0][1:]).log()
+        return torch.from_numpy(self.fresh_reader().probabilities(opened, learn=False)[0][1:]).log()
 
     def text_coder(self) -> AdaptiveNGramCoder:
         return AdaptiveNGramCoder(self)
@@ -230,9 +232,17 @@ class AdaptiveNGram(LanguageModel[Tensor]):
             reader.undo(reader.length - shared[i])
             reader.probabilities(x_T[shared[i] :])
             return reader
-        reader = Reader(self)
+        reader = self.fresh_reader()
         reader.probabilities(x_T)
         return reader
+
+    def fresh_reader(self) -> Reader:
+        """A reader that has read nothing: tables are made once, and copied where they take little memory."""
+        if len(self.word_M) > MAX_COPIED_NODES:
+            return Reader(self)
+        if self._first_reader is None:
+            self._first_reader = Reader(self)
+        return self._first_reader.copy()
 
 
 DTYPES = {

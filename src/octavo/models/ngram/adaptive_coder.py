@@ -73,7 +73,7 @@ class AdaptiveNGramCoder(TextCoder):
         self.model = model
 
     def _opened(self) -> Reader:
-        reader = Reader(self.model)
+        reader = self.model.fresh_reader()
         reader.probabilities(np.array([self.model.begin]))
         return reader
 
