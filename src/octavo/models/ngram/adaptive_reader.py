@@ -20,6 +20,7 @@ from octavo.models.ngram import adaptive_tables as loops
 if TYPE_CHECKING:
     from octavo.models.ngram.adaptive import AdaptiveNGram
 
+READ_TOKENS = 1 << 13  # at a time
 SPARE_TOKENS = 1 << 12  # that new tables have room for
 
 
@@ -65,9 +66,13 @@ class Reader:
         self, x_T: NDArray[np.integer], learn: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Read tokens: the probability of each, and the context class in front of it."""
-        self.take(x_T)
         p_T, class_T, rate = np.zeros(len(x_T)), np.zeros(len(x_T), np.int64), self.model.config.discount_rate
-        loops.read_tokens(self.tables, x_T.astype(np.int64), *self.codes, rate, learn, p_T, class_T)
+        for start in range(0, len(x_T), READ_TOKENS):  # so that tables grow by what is needed, not by what might be
+            part = slice(start, start + READ_TOKENS)
+            self.take(x_T[part])
+            loops.read_tokens(
+                self.tables, x_T[part].astype(np.int64), *self.codes, rate, learn, p_T[part], class_T[part]
+            )
         return p_T, class_T
 
     def distributions(self, x_T: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -109,7 +114,7 @@ def first_tables(model: AdaptiveNGram) -> layout.Tables:
     """The tables of a model that has read nothing since its training."""
     first_C, word_M, count_M = (tensor.numpy() for tensor in (model.first_C, model.word_M, model.count_M))
     nodes, contexts, order = len(word_M), len(first_C) - 1, model.config.order
-    capacity = nodes + order * SPARE_TOKENS
+    capacity = nodes + max(order * SPARE_TOKENS, nodes // 4)
     parent_m = np.repeat(np.arange(contexts), np.diff(first_C))  # of every node but the root
     node_NF = np.zeros((capacity, layout.FIELDS), np.int32)
     node_NF[:nodes, layout.COUNT], node_NF[:nodes, layout.WORD] = count_M, word_M
