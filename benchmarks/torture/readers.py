@@ -60,7 +60,7 @@ def _resumed(*runs: str, line: str = "resume {x} --budget 8steps --json") -> lis
 
 
 RUNS = [
-    *_language("char", "word", "bpe", "mix"),
+    *_language("char", "word", "bpe", "mix", "adaptive", "adaptive-mix"),
     *_language("bag", "kn3", "kn2", "mle", "bigram", more=(MIXTURE,)),
     *_language("rnn", "gru", "lstm", "rnn-attention", "gpt", "local", more=(NETWORK, MIXTURE)),
     *_language("gpt-bpe", more=(NETWORK,)),
@@ -104,7 +104,7 @@ RUNS = [
 ]
 ARCHIVES = [
     Case(f"files/{run}.oct", (f"decompress {{s}}/runs/{run} {{x}} {{o}}/back",))
-    for run in ("bag", "kn3", "gru", "gpt", "mix")
+    for run in ("bag", "kn3", "gru", "gpt", "mix", "adaptive")
 ]
 EXPERIMENTS = [
     Case("files/compare", (f"eval {{x}}/kn3 {SHORT} --json", "inspect {x}/bag --json", "list {x} --json"), (COMPARE,)),

@@ -34,6 +34,8 @@ RUNS = {  # every task and every kind of model and tokenizer, as the words of a 
     "bpe": "train ngram {t}/text.txt --order 2 --tokenizer bpe --vocab-size 300",
     "bigram": "train bigram {t}/text.txt --dim 4 --hidden 4 --steps 20",
     "mix": "train mix {t}/text.txt --parts {r}/kn3 {r}/bag",
+    "adaptive": "train ngram {t}/text.txt --adaptive --order 3",
+    "adaptive-mix": "train mix {t}/text.txt --adaptive --calibration-bits 4 --parts {r}/adaptive {r}/kn3",
     "rnn": f"train rnn {{t}}/text.txt --width 8 --layers 1 --batch-size 4 --sequence-length 8 {STEPS}",
     "gru": f"train gru {{t}}/text.txt --width 8 --layers 1 --batch-size 4 --sequence-length 8 {STEPS}",
     "lstm": f"train lstm {{t}}/text.txt --width 8 --layers 1 --batch-size 4 --sequence-length 8 {STEPS}",
@@ -65,7 +67,7 @@ EXPORTS = {
     "vectors-header.txt": "vectors {t}/text.txt --epochs 2 --dim 4 --min-count 1 --header --out {f}/vectors-header.txt",
     "tokens": "data bin {t}/text.txt --tokenizer byte --out {f}/tokens",
     **{f"{run}.oct": f"compress {{r}}/{run} {{t}}/short.txt {{f}}/{run}.oct"
-       for run in ("bag", "kn3", "gru", "gpt", "mix")},
+       for run in ("bag", "kn3", "gru", "gpt", "mix", "adaptive")},
     "notebook.ipynb": "exercises notebook score-scale --out {f}/notebook.ipynb",
 }  # fmt: skip
 COURSE = """title = "Sequence models"

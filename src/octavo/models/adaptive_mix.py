@@ -47,7 +47,7 @@ class AdaptiveMixConfig:
     """The size of the networks' steps."""
     segment: Annotated[int, Range(1, 1 << 16)] = 64
     """Tokens between two steps of the networks."""
-    calibration_bits: Annotated[int, Range(0, 20)] = 16
+    calibration_bits: Annotated[int, Range(0, 18)] = 16
     """Contexts of each calibration table: 2 to this power."""
 
     def __post_init__(self) -> None:

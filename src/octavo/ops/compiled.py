@@ -21,5 +21,8 @@ def compiled(loop: F) -> F:
         return loop
     import numba
 
-    made: Any = numba.njit(cache=True, fastmath=False)(loop)
+    try:
+        made: Any = numba.njit(cache=True, fastmath=False)(loop)
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        made = numba.njit(fastmath=False)(loop)
     return made  # type: ignore[no-any-return]
