@@ -735,11 +735,11 @@ def test_a_total_is_shared_by_the_neural_models() -> None:
     assert CompareConfig(total="10min", models=("gru", "gpt", "kn7")).each == "300s"
     assert CompareConfig(total="12ktokens", models=("gru", "gpt"), seeds=3).each == "2000tokens"
     assert CompareConfig().each == "60s"
-    assert CompareConfig(quick=True).seconds_each == 26
+    assert CompareConfig(quick=True).seconds_each == 21
 
 
 def test_a_short_budget_is_spent_on_few_evaluations_and_small_steps() -> None:
-    quick, none = candidates(26.0), {}
+    quick, none = candidates(21.0), {}
     assert quick["gru"].settings == {"evaluations": 4, "batch_size": 32, "width": 192, "muon_learning_rate": 0.05}
     assert quick["rnn"].settings == {"evaluations": 4, "batch_size": 32}
     assert quick["gpt"].settings == {"evaluations": 4}
