@@ -186,3 +186,10 @@ def test_what_is_learnt_on_a_piece_stays_for_the_next_one() -> None:
         thetas.append(mix.theta_P.clone())
     assert all(not torch.equal(one, other) for one, other in pairwise(thetas))
     assert isinstance(mix.readers(*mix.start(1)[1:])[0], MixReader)
+
+
+def test_no_gradient_flows_through_what_was_learnt_while_reading() -> None:
+    from octavo.inspection.gradient_flow import has_gradient
+
+    assert not has_gradient(adaptively_mixed(adaptive_ngram(order=3), recurrent(GRU)))
+    assert has_gradient(recurrent(GRU))

@@ -224,3 +224,8 @@ def test_threads_that_share_a_model_get_the_results_of_each_alone() -> None:
     with ThreadPoolExecutor(4) as pool:
         for found, wanted in zip(pool.map(model.score, texts), expected, strict=True):
             assert torch.equal(found, wanted)
+
+
+def test_it_has_the_ngrams_of_the_fixed_model() -> None:
+    assert adaptive_ngram(order=4).sizes() == ngram(order=4).sizes()
+    assert sum(adaptive_ngram(order=4).sizes()) == len(adaptive_ngram(order=4).word_M) - 1

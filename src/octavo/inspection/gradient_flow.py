@@ -113,7 +113,10 @@ def default_back(tokens: int) -> int:
 
 @torch.no_grad()
 def has_gradient(model: LanguageModel[Any]) -> bool:
-    """Whether the state holds real numbers, and not only tokens or nothing at all."""
+    """Whether the state holds real numbers that a loss can be differentiated by; what an adaptive model has learnt, it
+    has learnt step by step, and no gradient flows through that."""
+    if model.adaptive:
+        return False
     probes: list[Tensor] = []
     _probed(model.start(1), probes)
     return bool(probes)

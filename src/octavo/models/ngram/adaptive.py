@@ -25,7 +25,7 @@ from octavo.models.ngram.adaptive_nodes import CLASSES, Array
 from octavo.models.ngram.adaptive_reader import AdaptiveNGramSession, Reader
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import discounts
-from octavo.models.ngram.model import MAX_ORDER, check_tree
+from octavo.models.ngram.model import MAX_ORDER, check_tree, order_ranges
 
 MAX_COPIED_NODES = 1 << 23  # whose first tables stay in memory: half a gigabyte
 MAX_READERS = 4  # that a model keeps beside those of the last call
@@ -141,6 +141,10 @@ class AdaptiveNGram(LanguageModel[Tensor]):
     @property
     def context_classes(self) -> int:
         return int(self.config.order)
+
+    def sizes(self) -> list[int]:
+        """How many n-grams of each order the training text has."""
+        return [high - low for low, high in order_ranges(self.first_C, self.vocab, self.config.order)]
 
     def start(self, batch: int) -> Tensor:
         return torch.zeros(batch, 0, dtype=torch.int32)

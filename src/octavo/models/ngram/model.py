@@ -196,11 +196,7 @@ class NGram(LanguageModel[Tensor]):
 
     def order_ranges(self) -> list[tuple[int, int]]:
         """Where the nodes of each order begin and end."""
-        ranges, low, high = [], 1, self.vocab + 1
-        for _ in range(self.config.order):
-            ranges.append((low, high))
-            low, high = high, int(self.first_C[high]) if high < len(self.first_C) else high
-        return ranges
+        return order_ranges(self.first_C, self.vocab, self.config.order)
 
     def token_context_classes(self, state: Tensor, x_BT: Tensor) -> Tensor:
         classes = [torch.zeros_like(x_BT[:, :0])]
@@ -322,6 +318,15 @@ class NGram(LanguageModel[Tensor]):
             contexts.append(torch.cat([state_BK[:, k : k + 1], before_BT], 1))
             nodes.append(self.index.child(contexts[-1], x_BT))
         return contexts, nodes
+
+
+def order_ranges(first_C: Tensor, vocab: int, order: int) -> list[tuple[int, int]]:
+    """Where the nodes of each order begin and end."""
+    ranges, low, high = [], 1, vocab + 1
+    for _ in range(order):
+        ranges.append((low, high))
+        low, high = high, int(first_C[high]) if high < len(first_C) else high
+    return ranges
 
 
 def check_tree(first_C: Tensor, word_M: Tensor, vocab: int) -> None:

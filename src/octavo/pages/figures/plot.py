@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -102,7 +103,7 @@ def number(value: float) -> str:
     """A number in few characters: 0.05, 2,000, 20k, 3M, 10⁻⁸."""
     if not math.isfinite(value):
         return "not finite"
-    if value == 0:
+    if abs(value) < sys.float_info.min:  # 10 to such a power cannot be divided by
         return "0"
     power = math.floor(math.log10(abs(value)) + 1e-9)
     for least, unit in ((6, "M"), (4, "k")):
