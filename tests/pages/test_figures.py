@@ -121,8 +121,9 @@ def test_ticks_are_round_numbers(values: list[float], log: bool, expected: list[
 
 @pytest.mark.parametrize(
     ("value", "written"),
-    [(0, "0"), (5e-324, "0"), (0.05, "0.05"), (2000, "2,000"), (20_000, "20k"), (3e6, "3M"), (1e-8, "10⁻⁸"), (5.87e-11, "5.87·10⁻¹¹"),
-     (1e12, "10¹²"), (-0.25, "-0.25"), (math.inf, "not finite"), (0.001, "0.001"), (1.5e8, "150M")],
+    [(0, "0"), (0.05, "0.05"), (2000, "2,000"), (20_000, "20k"), (3e6, "3M"), (1e-8, "10⁻⁸"), (5.87e-11, "5.87·10⁻¹¹"),
+     (1e12, "10¹²"), (-0.25, "-0.25"), (math.inf, "not finite"), (0.001, "0.001"), (1.5e8, "150M"),
+     (5e-324, "0")],
 )  # fmt: skip
 def test_numbers_are_written_in_few_characters(value: float, written: str) -> None:
     assert number(value) == written
