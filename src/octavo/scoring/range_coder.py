@@ -5,7 +5,8 @@ L parallel streams, V vocabulary, G groups of K consecutive ids (G * K >= V). Th
 streams that are coded in lock-step, so that one step of the model's session serves L tokens; every stream begins with
 a fresh state and the begin token. All of them write to one range coder. Encoder and decoder make the same calls of the
 session with the same shapes, and so compute the same probabilities to the last bit. Archives of version 1 were written
-with the model's own step, whose last bits differ from the session's, and are restored with it.
+with the model's own step, whose last bits differ from the session's, and are restored with it. Where a model has a
+coder of its own for one stream, that writes the archive (version 3).
 
 The range coder works with 24 bits and gives every id at least 2**-24, and its own arithmetic costs about 1.3e-4 bits
 a symbol. A large vocabulary is therefore coded in two symbols, the group and then the id within it, which takes

@@ -25,7 +25,7 @@ from octavo.models.ngram.adaptive_nodes import CLASSES, Array
 from octavo.models.ngram.adaptive_reader import AdaptiveNGramSession, Reader
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import discounts
-from octavo.models.ngram.model import MAX_ORDER, check_tree, order_ranges
+from octavo.models.ngram.model import MAX_ORDER, check_tree, order_ranges, sentence_end
 
 MAX_COPIED_NODES = 1 << 23  # whose first tables stay in memory: half a gigabyte
 MAX_READERS = 4  # that a model keeps beside those of the last call
@@ -63,11 +63,7 @@ class AdaptiveNGram(LanguageModel[Tensor]):
     def __init__(self, config: AdaptiveNGramConfig, vocab: int, newline: int | None = None) -> None:
         super().__init__()
         self.config, self.vocab, self.begin = config, vocab, vocab - 1
-        self.newline = newline if config.sentences else None
-        if config.sentences and newline is None:
-            raise UserError(
-                "sentences need a token for the end of a line; choose another tokenizer or drop --sentences"
-            )
+        self.newline = sentence_end(config.sentences, newline)
         for name, dtype in DTYPES.items():
             self.register_buffer(name, torch.empty(0, dtype=dtype))
         self._readers: list[Reader] = []

@@ -67,9 +67,22 @@ def discounted(tables: Tables, k: int, c: int, node: int, total: int) -> float:
 
 
 @compiled
+def add_continuations(tables: Tables, k: int, c: int, context: int, scale: float, p_V: Array) -> None:
+    """Add alpha, scaled, of each token that has followed a context of k tokens."""
+    node_NF, first_C = tables.node_NF, tables.first_C
+    total = node_NF[context, TOTAL]
+    if context < len(first_C) - 1:
+        for node in range(first_C[context], first_C[context + 1]):
+            p_V[node_NF[node, WORD]] += scale * discounted(tables, k, c, node, total)
+    node = node_NF[context, NEWEST_CHILD]
+    while node != NONE:
+        p_V[node_NF[node, WORD]] += scale * discounted(tables, k, c, node, total)
+        node = node_NF[node, SIBLING]
+
+
+@compiled
 def distribution(tables: Tables, begin: int, p_V: Array) -> None:
     """The probability of each token that may come next: p = alpha + gamma p, from the shortest context up."""
-    node_NF, first_C = tables.node_NF, tables.first_C
     down = 1.0  # what the longer contexts leave to this one
     p_V[:] = 0.0
     for k in range(len(tables.context_K) - 1, -1, -1):
@@ -79,14 +92,7 @@ def distribution(tables: Tables, begin: int, p_V: Array) -> None:
         c, gamma = back_off(tables, k, context)
         if c == NONE:
             continue
-        total = node_NF[context, TOTAL]
-        if context < len(first_C) - 1:
-            for node in range(first_C[context], first_C[context + 1]):
-                p_V[node_NF[node, WORD]] += down * discounted(tables, k, c, node, total)
-        node = node_NF[context, NEWEST_CHILD]
-        while node != NONE:
-            p_V[node_NF[node, WORD]] += down * discounted(tables, k, c, node, total)
-            node = node_NF[node, SIBLING]
+        add_continuations(tables, k, c, context, down, p_V)
         down *= gamma
     p_V += down / (len(p_V) - 1)
     p_V[begin] = 0.0
@@ -95,7 +101,6 @@ def distribution(tables: Tables, begin: int, p_V: Array) -> None:
 @compiled
 def order_distributions(tables: Tables, begin: int, p_KV: Array) -> None:
     """The distribution by the contexts of up to k tokens, for each k: what a mixture may weigh one by one."""
-    node_NF, first_C = tables.node_NF, tables.first_C
     for k in range(len(p_KV)):
         if k == 0:
             p_KV[0] = 1.0 / (p_KV.shape[1] - 1)
@@ -109,14 +114,7 @@ def order_distributions(tables: Tables, begin: int, p_KV: Array) -> None:
         if c == NONE:
             continue
         p_KV[k] *= gamma
-        total = node_NF[context, TOTAL]
-        if context < len(first_C) - 1:
-            for node in range(first_C[context], first_C[context + 1]):
-                p_KV[k, node_NF[node, WORD]] += discounted(tables, k, c, node, total)
-        node = node_NF[context, NEWEST_CHILD]
-        while node != NONE:
-            p_KV[k, node_NF[node, WORD]] += discounted(tables, k, c, node, total)
-            node = node_NF[node, SIBLING]
+        add_continuations(tables, k, c, context, 1.0, p_KV[k])
 
 
 @compiled

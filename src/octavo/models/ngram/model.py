@@ -77,11 +77,7 @@ class NGram(LanguageModel[Tensor]):
     def __init__(self, config: NGramConfig, vocab: int, newline: int | None = None) -> None:
         super().__init__()
         self.config, self.vocab, self.begin = config, vocab, vocab - 1
-        self.newline = newline if config.sentences else None
-        if config.sentences and newline is None:
-            raise UserError(
-                "sentences need a token for the end of a line; choose another tokenizer or drop --sentences"
-            )
+        self.newline = sentence_end(config.sentences, newline)
         for name, dtype in DTYPES.items():
             self.register_buffer(name, torch.empty(0, dtype=dtype))
         self._index: Index | None = None
@@ -318,6 +314,13 @@ class NGram(LanguageModel[Tensor]):
             contexts.append(torch.cat([state_BK[:, k : k + 1], before_BT], 1))
             nodes.append(self.index.child(contexts[-1], x_BT))
         return contexts, nodes
+
+
+def sentence_end(sentences: bool, newline: int | None) -> int | None:
+    """The token that ends a sentence, where sentences matter."""
+    if sentences and newline is None:
+        raise UserError("sentences need a token for the end of a line; choose another tokenizer or drop --sentences")
+    return newline if sentences else None
 
 
 def order_ranges(first_C: Tensor, vocab: int, order: int) -> list[tuple[int, int]]:
