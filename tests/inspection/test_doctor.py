@@ -673,9 +673,9 @@ EVERYTHING = (
 
 @pytest.mark.parametrize("name", sorted(spec.name for spec in language_models()))
 def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(name: str) -> None:
-    model: LanguageModel[Any] = Mix(MixConfig(), [ngram(2), gru()])
-    if name != "mix":
-        model = MODELS[name].model(MODELS[name].config(), 257, *((None,) if name == "ngram" else ()))
+    spec = MODELS[name]
+    given = [[ngram(2), gru()]] if spec.fitting == "mixture" else [257, None] if name == "ngram" else [257]
+    model: LanguageModel[Any] = spec.model(spec.config(), *given)
     training = HEALTHY if MODELS[name].trained_by_gradient else None
     configs = (MODELS[name].config,) if training is None else (MODELS[name].config, LoopConfig, OptimizerConfig)
     values = {field.name.replace("_", "-"): field.default for config in configs for field in fields(config)}
