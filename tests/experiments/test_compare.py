@@ -783,6 +783,16 @@ def test_seeds_are_averaged_with_an_interval_and_each_run_is_kept(corpus: Path, 
     assert not (tmp_path / "out" / "bag-seed1").exists()
 
 
+def test_a_candidate_can_wait_to_be_named() -> None:
+    """By its name, its family or a pattern."""
+    known = candidates()
+    known |= {"gru": replace(known["gru"], only_if_named=True)}
+    assert "gru" not in [one.name for one in choose((), known)]
+    for words in (("gru",), ("recurrent",), ("g*",)):
+        assert "gru" in [one.name for one in choose(words, known)]
+
+
+
 def test_parts_of_a_mixture_share_a_tokenizer_and_are_the_best_of_their_kind() -> None:
     some = choose(("kn5", "kn7", "words3", "rnn", "gru", "gpt"), candidates())
     tokens = {"kn5": "byte", "kn7": "byte", "words3": "word", "rnn": "byte", "gru": "byte", "gpt": "byte"}

@@ -46,12 +46,14 @@ class Candidate:
     """That it is compared with as well, where the characters of the text have several bytes: char, bpe."""
     variant_of: str = ""
     """The name of the candidate that this is with another tokenizer."""
+    only_if_named: bool = False
+    """Left out where a comparison names no models; its name, its family or a pattern brings it in."""
 
     def variants(self) -> tuple[Candidate, ...]:
         """The candidate with each of its further tokenizers."""
         return tuple(
             Candidate(f"{self.name}-{one}", f"{self.title}, {one} tokens", self.model,
-                      {**self.settings, "tokenizer": one}, variant_of=self.name)
+                      {**self.settings, "tokenizer": one}, variant_of=self.name, only_if_named=self.only_if_named)
             for one in self.tokenizers
         )  # fmt: skip
 

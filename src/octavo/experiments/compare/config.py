@@ -43,6 +43,7 @@ class Candidate:
     by_gradient: bool = False  # whether it is trained for as long as it may
     is_random: bool = False  # whether it begins with random weights, so that another seed gives another result
     variant_of: str = ""  # the candidate that it is with another tokenizer
+    only_if_named: bool = False  # left out where no models are named
     missing: str = ""  # why it cannot be used here, and what to do about it
 
 
@@ -59,7 +60,7 @@ def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, C
         usual = {"evaluations": SHORT_BUDGET_EVALUATIONS} if short else {}
         found += [
             Candidate(one.name, one.title, spec.family, one.model, {**usual, **one.settings}, by_gradient,
-                      by_gradient or spec.uses_seed, one.variant_of)
+                      by_gradient or spec.uses_seed, one.variant_of, one.only_if_named)
             for one in spec.compared_as(seconds, device, math.inf)
         ]  # fmt: skip
     found.sort(key=lambda one: one.family == MIXTURE)  # it is made of the others
@@ -70,7 +71,8 @@ def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, C
 def choose(
     names: Sequence[str], known: Mapping[str, Candidate], bytes_per_character: float = 1.0
 ) -> tuple[Candidate, ...]:
-    """The candidates of that name, family or pattern (kn*), in the table's order; all of them where none is named.
+    """The candidates of that name, family or pattern (kn*), in the table's order; where none is named, all of them but
+    those that are compared only if named.
 
     Those with other tokenizers need a text whose characters have several bytes, or to be named. One that needs a
     package or a program which is not here is refused where only such ones are asked for, else left out.
@@ -81,7 +83,7 @@ def choose(
     if not asked:
         if names:
             raise UserError(f"models must name at least one: {','.join(names)!r}; leave it out for all of them")
-        return tuple(offered)
+        return tuple(one for one in offered if not one.only_if_named)
     families = list(dict.fromkeys(one.family for one in known.values()))
     for name in asked:
         matching = [one for one in known.values() if _matches(name, one)]
