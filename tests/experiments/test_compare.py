@@ -792,7 +792,6 @@ def test_a_candidate_can_wait_to_be_named() -> None:
         assert "gru" in [one.name for one in choose(words, known)]
 
 
-
 def test_parts_of_a_mixture_share_a_tokenizer_and_are_the_best_of_their_kind() -> None:
     some = choose(("kn5", "kn7", "words3", "rnn", "gru", "gpt"), candidates())
     tokens = {"kn5": "byte", "kn7": "byte", "words3": "word", "rnn": "byte", "gru": "byte", "gpt": "byte"}
