@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,27 +12,40 @@ import torch
 
 from examples import VOCAB, adaptive_ngram, adaptively_mixed, ngram, recurrent, text
 from octavo.errors import UserError
-from octavo.models import build, describe
+from octavo.models import build, context_tables, describe
 from octavo.models import mixing_loops as loops
 from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig
 from octavo.models.adaptive_mix_session import MixReader
+from octavo.models.context_reader import ContextReader, first_tables
+from octavo.models.context_tables import ContextTables
+from octavo.models.parts.even_split import EvenSplit
 from octavo.models.recurrent import GRU
+from octavo.scoring.range_coder import MismatchError, decode_tokens, encode_tokens
 
 BEGIN = VOCAB - 1
 
 
-def a_place(experts: int = 3, leaves: int = 12, seed: int = 0) -> tuple[loops.Shape, np.ndarray, np.ndarray]:
-    """A mixture's shape, random θ near where it starts, and the experts' distributions over the ids."""
-    shape = loops.Shape(experts, 2, leaves, (leaves - 1).bit_length(), 8, 0.05, 0.01)
+def a_place(
+    experts: int = 3, leaves: int = 12, seed: int = 0, contexts: int = 0
+) -> tuple[loops.Shape, np.ndarray, np.ndarray, ContextTables]:
+    """A mixture's shape, random θ near where it starts, the experts' distributions over the ids, and contexts that have
+    read a little text."""
+    bits = (leaves - 1).bit_length()
+    shape = loops.Shape(experts, contexts, 2, leaves, bits, 8, 0.05, 0.01)
     rng = np.random.default_rng(seed)
-    theta_P = loops.first_theta(shape) * rng.uniform(0.8, 1.2, loops.theta_size(shape))
+    first_P = loops.first_theta(shape, np.full(experts, 1 / experts))
+    theta_P = first_P * rng.uniform(0.8, 1.2, loops.theta_size(shape))
     p_IV = rng.dirichlet(np.full(leaves, 0.5), experts)
-    return shape, np.clip(theta_P, 0, 1), np.concatenate([p_IV, np.zeros((experts, 1))], 1)
+    context = ContextReader(first_tables(bits, np.zeros(leaves + 1, np.uint8), 64), bits, leaves)
+    context.read(rng.integers(0, leaves, 60))
+    return shape, np.clip(theta_P, 0, 1), np.concatenate([p_IV, np.zeros((experts, 1))], 1), context.tables
 
 
-def equations(shape: loops.Shape, theta_P: torch.Tensor, p_IV: np.ndarray, kind: int, word: int) -> torch.Tensor:
+def equations(
+    shape: loops.Shape, theta_P: torch.Tensor, p_IV: np.ndarray, tables: ContextTables, kind: int, word: int
+) -> torch.Tensor:
     """log p of an id by the module's equations, in plain torch, without the calibration tables: the sum over bits."""
-    width, first = shape.experts + 1, 1 << shape.bits
+    width, first = loops.input_count(shape), 1 << shape.bits
     final = loops.selector_rows(shape) * width + kind * loops.SELECTORS
     v_S = theta_P[final : final + loops.SELECTORS]
     mass_IL = np.zeros((shape.experts, first))
@@ -42,81 +56,88 @@ def equations(shape: loops.Shape, theta_P: torch.Tensor, p_IV: np.ndarray, kind:
         bit, node = int(word >= middle), (first + low) >> (shape.bits - depth)
         if middle < shape.leaves:
             q_I = mass_IL[:, middle:high].sum(1) / mass_IL[:, low:high].sum(1)
-            x_I = torch.tensor([*np.log(q_I / (1 - q_I)), loops.BIAS])
+            said = np.zeros(shape.contexts)
+            if shape.contexts:
+                context_tables.bit_inputs(tables, shape.bits, node, depth, said, 0)
+            x_W = torch.tensor([*np.log(q_I / (1 - q_I)), *said, loops.BIAS])
             row_S = np.empty(loops.SELECTORS, np.int64)
-            loops.rows_of(shape, kind, 1, node, depth, row_S)
-            y_S = torch.stack([theta_P[row * width : (row + 1) * width] @ x_I for row in row_S.tolist()])
+            loops.rows_of(shape, tables, kind, 1, node, depth, row_S)
+            y_S = torch.stack([theta_P[row * width : (row + 1) * width] @ x_W for row in row_S.tolist()])
             total = total + torch.nn.functional.logsigmoid((2 * bit - 1) * (v_S @ y_S))
         low, high = (middle, high) if bit else (low, middle)
     return total
 
 
-def uncalibrated(shape: loops.Shape, theta_P: np.ndarray, p_IV: np.ndarray, kind: int, word: int) -> float:
+def uncalibrated(
+    shape: loops.Shape, theta_P: np.ndarray, p_IV: np.ndarray, tables: ContextTables, kind: int, word: int
+) -> float:
     """log p by the loops, with calibration tables that say what they are given: a fine straight line is not a
     logistic curve, so p' is taken apart again."""
-    mass_IN = np.empty((shape.experts, 2 << shape.bits))
+    mass_IN, path, total = np.empty((shape.experts, 2 << shape.bits)), loops.new_path(shape), 0.0
     loops.tree_sums(p_IV, shape, mass_IN)
-    x_I, y_S, out_4 = np.empty(shape.experts + 1), np.empty(loops.SELECTORS), np.empty(4)
-    row_S, start_2, total = np.empty(loops.SELECTORS, np.int64), np.empty(2, np.int64), 0.0
     for depth in range(shape.bits):
         node = (word + (1 << shape.bits)) >> (shape.bits - depth)
         bit = (word >> (shape.bits - 1 - depth)) & 1
         if loops.is_open(shape, node, depth):
-            loops.inputs(mass_IN, shape, node, x_I)
-            loops.rows_of(shape, kind, 1, node, depth, row_S)
-            loops.table_starts(shape, 1, 0, node, start_2)
-            loops.predict_bit(theta_P, shape, kind, x_I, row_S, start_2, y_S, out_4)
-            total += math.log(out_4[0] if bit else 1 - out_4[0])
+            loops.predict_node(theta_P, shape, tables, mass_IN, loops.Known(kind, 1, 0), node, depth, path)
+            p = path.out_L4[depth, 0]
+            total += math.log(p if bit else 1 - p)
     return total
 
 
-@pytest.mark.parametrize("leaves", [2, 7, 12, 16])
-def test_the_loops_compute_the_equations(leaves: int) -> None:
-    shape, theta_P, p_IV = a_place(leaves=leaves)
-    for word in range(leaves):
-        expected = equations(shape, torch.from_numpy(theta_P), p_IV, 1, word)
-        assert math.isclose(uncalibrated(shape, theta_P, p_IV, 1, word), float(expected), rel_tol=1e-12)
-
-
-def test_weights_move_along_the_gradients_of_the_log_probabilities() -> None:
-    shape, theta_P, p_IV = a_place()
-    word, kind, width = 5, 1, shape.experts + 1
-    variable_P = torch.from_numpy(theta_P.copy()).requires_grad_()
-    equations(shape, variable_P, p_IV, kind, word).backward()
-    assert variable_P.grad is not None
-    mass_IN = np.empty((shape.experts, 2 << shape.bits))
+def learnt(
+    shape: loops.Shape, theta_P: np.ndarray, p_IV: np.ndarray, tables: ContextTables, kind: int, word: int
+) -> np.ndarray:
+    """θ after a token."""
+    mass_IN, moved_P = np.empty((shape.experts, 2 << shape.bits)), theta_P.copy()
     loops.tree_sums(p_IV, shape, mass_IN)
-    moved_P = theta_P.copy()
-    loops.read_token(
-        moved_P, shape, mass_IN, kind, 1, 0, word, True, np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)
-    )
-    final = slice(loops.selector_rows(shape) * width + kind * loops.SELECTORS, None)
-    final = slice(final.start, final.start + loops.SELECTORS)
+    none = np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)
+    copied = ContextTables(*(part.copy() for part in tables))
+    loops.read_token(moved_P, shape, copied, mass_IN, loops.Known(kind, 1, 0), word, True, *none)
+    return moved_P
+
+
+@pytest.mark.parametrize("contexts", [0, context_tables.INPUTS])
+@pytest.mark.parametrize("leaves", [2, 7, 12, 16])
+def test_the_loops_compute_the_equations(leaves: int, contexts: int) -> None:
+    shape, theta_P, p_IV, tables = a_place(leaves=leaves, contexts=contexts)
+    for word in range(leaves):
+        expected = equations(shape, torch.from_numpy(theta_P), p_IV, tables, 1, word)
+        assert math.isclose(uncalibrated(shape, theta_P, p_IV, tables, 1, word), float(expected), rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("contexts", [0, context_tables.INPUTS])
+def test_weights_move_along_the_gradients_of_the_log_probabilities(contexts: int) -> None:
+    shape, theta_P, p_IV, tables = a_place(contexts=contexts)
+    word, kind, width = 5, 1, loops.input_count(shape)
+    variable_P = torch.from_numpy(theta_P.copy()).requires_grad_()
+    equations(shape, variable_P, p_IV, tables, kind, word).backward()
+    assert variable_P.grad is not None
+    moved_P = learnt(shape, theta_P, p_IV, tables, kind, word)
+    start = loops.selector_rows(shape) * width + kind * loops.SELECTORS
+    final = slice(start, start + loops.SELECTORS)
     np.testing.assert_allclose(
         moved_P[final] - theta_P[final], shape.final_rate * variable_P.grad[final].numpy(), rtol=1e-9, atol=1e-15
     )
-    # The weights of a selector follow log p of the selector alone: one expert's bit, by hand.
-    row_S, x_I = np.empty(loops.SELECTORS, np.int64), np.empty(width)
-    loops.rows_of(shape, kind, 1, 1, 0, row_S)
-    loops.inputs(mass_IN, shape, 1, x_I)
+    # The weights of a selector follow log p of the selector alone: one node's bit, by hand.
+    row_S, x_W = np.empty(loops.SELECTORS, np.int64), np.empty(width)
+    mass_IN = np.empty((shape.experts, 2 << shape.bits))
+    loops.tree_sums(p_IV, shape, mass_IN)
+    loops.rows_of(shape, tables, kind, 1, 1, 0, row_S)
+    loops.inputs(mass_IN, shape, tables, 1, 0, x_W)
     at = slice(row_S[1] * width, (row_S[1] + 1) * width)  # the node's own weights: no other bit of the token has them
-    w_I = torch.from_numpy(theta_P[at].copy()).requires_grad_()
-    torch.nn.functional.logsigmoid((2 * (word >> 3 & 1) - 1) * (w_I @ torch.from_numpy(x_I))).backward()
-    assert w_I.grad is not None
-    np.testing.assert_allclose(moved_P[at] - theta_P[at], shape.rate * w_I.grad.numpy(), rtol=1e-9, atol=1e-15)
+    w_W = torch.from_numpy(theta_P[at].copy()).requires_grad_()
+    torch.nn.functional.logsigmoid((2 * (word >> 3 & 1) - 1) * (w_W @ torch.from_numpy(x_W))).backward()
+    assert w_W.grad is not None
+    np.testing.assert_allclose(moved_P[at] - theta_P[at], shape.rate * w_W.grad.numpy(), rtol=1e-9, atol=1e-15)
 
 
 def test_calibration_tables_move_towards_what_came() -> None:
-    shape, theta_P, p_IV = a_place()
+    shape, theta_P, p_IV, tables = a_place()
     start_2 = np.empty(2, np.int64)
     loops.table_starts(shape, 1, 0, 1, start_2)
-    mass_IN = np.empty((shape.experts, 2 << shape.bits))
-    loops.tree_sums(p_IV, shape, mass_IN)
     for word, up in ((0, False), (11, True)):  # the first bit is 0 or 1
-        moved_P = theta_P.copy()
-        loops.read_token(
-            moved_P, shape, mass_IN, 0, 1, 0, word, True, np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)
-        )
+        moved_P = learnt(shape, theta_P, p_IV, tables, 0, word)
         for start in start_2:
             change = (moved_P - theta_P)[start : start + loops.BINS]
             assert (change >= 0).all() if up else (change <= 0).all()
@@ -125,10 +146,10 @@ def test_calibration_tables_move_towards_what_came() -> None:
 
 def test_ids_that_cannot_come_cost_nothing_and_have_no_probability() -> None:
     """Seven ids need three bits, of which one combination does not occur, and begin is the eighth."""
-    shape, theta_P, p_IV = a_place(leaves=7)
+    shape, theta_P, p_IV, tables = a_place(leaves=7, contexts=context_tables.INPUTS)
     mass_IN, p_N, p_V = np.empty((3, 16)), np.empty(16), np.empty(8)
     loops.tree_sums(p_IV, shape, mass_IN)
-    loops.mixed_distribution(theta_P, shape, mass_IN, 0, 1, 0, p_N, p_V)
+    loops.mixed_distribution(theta_P, shape, tables, mass_IN, loops.Known(0, 1, 0), p_N, p_V)
     assert math.isclose(p_V.sum(), 1, rel_tol=1e-12)
     assert p_V[7] == 0
 
@@ -176,6 +197,68 @@ def test_saved_equals_loaded_and_damage_is_refused() -> None:
     tensors["theta_P"][-1] = 2.0
     with pytest.raises(UserError, match="calibration tables must hold probabilities"):
         build(describe(model), tensors)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("map_M", lambda one: one.fill_(1.5)),
+        ("last_H", lambda one: one.fill_(10**6)),
+        ("text_T", lambda one: one.fill_(VOCAB)),
+        ("place_F", lambda one: one.fill_(10**6)),
+        ("kind_V", lambda one: one.resize_(3)),
+    ],
+)
+def test_tables_of_contexts_that_point_outside_themselves_are_refused(name: str, change: Any) -> None:
+    model = adaptively_mixed(adaptive_ngram(order=3), recurrent(GRU))
+    tensors = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    change(tensors[name])
+    with pytest.raises(UserError, match="tables of contexts must fit the text"):
+        build(describe(model), tensors)
+
+
+@pytest.mark.parametrize("contexts", [True, False])
+def test_its_own_coder_restores_a_text_at_the_cost_that_it_claims(contexts: bool) -> None:
+    model = adaptively_mixed(adaptive_ngram(order=3), recurrent(GRU), contexts=contexts)
+    x_T = text(1500, seed=5)[1:].long()
+    packed = encode_tokens(model, x_T, 1)
+    assert torch.equal(decode_tokens(model, packed, len(x_T), 1), x_T)
+    claimed = float(-model.score(x_T[None]).sum()) / math.log(2) / 8
+    assert len(packed) == pytest.approx(claimed, rel=0.001, abs=12)  # what ends an archive takes some bytes
+    assert decode_tokens(model, encode_tokens(model, x_T[:0], 1), 0, 1).tolist() == []
+
+
+def test_bytes_that_it_did_not_write_end_in_a_message() -> None:
+    model, x_T = adaptively_mixed(adaptive_ngram(order=3), recurrent(GRU)), text(200, seed=5)[1:].long()
+    packed = encode_tokens(model, x_T, 1)
+    with pytest.raises(MismatchError):
+        decode_tokens(model, packed[: len(packed) // 3], len(x_T), 1)
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 7, 12])
+def test_a_part_that_is_not_asked_has_no_say(leaves: int) -> None:
+    one = EvenSplit(leaves + 1, leaves, leaves)
+    p_V = one.predict(one.start(1), torch.tensor([leaves]))[0][0]
+    assert float(p_V.sum()) == pytest.approx(1)
+    shape, *_, tables = a_place(experts=1, leaves=max(2, leaves))
+    if leaves > 1:
+        mass_IN, x_W = np.empty((1, 2 << shape.bits)), np.empty(2)
+        loops.tree_sums(p_V[None].numpy(), shape, mass_IN)
+        for depth in range(shape.bits):
+            for node in range(1 << depth, 2 << depth):
+                if loops.is_open(shape, node, depth) and mass_IN[0, node]:
+                    loops.inputs(mass_IN, shape, tables, node, depth, x_W)
+                    assert x_W[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_contexts_and_a_match_help_where_a_text_repeats_itself() -> None:
+    part, x_T = adaptive_ngram(order=2), torch.randint(0, BEGIN, (300,), generator=torch.Generator().manual_seed(3))
+    x_1T = x_T.repeat(3)[None]
+    bits = [
+        float(-adaptively_mixed(part, recurrent(GRU), contexts=contexts).score(x_1T)[:, 300:].mean())
+        for contexts in (True, False)
+    ]
+    assert bits[0] < 0.8 * bits[1]
 
 
 def test_what_is_learnt_on_a_piece_stays_for_the_next_one() -> None:

@@ -105,7 +105,7 @@ def test_the_step_of_a_discount_is_along_the_gradient_of_the_log_probability() -
     model = adaptive_ngram(order=3, discount_rate=0.0)
     model.square_KCJ = torch.zeros_like(model.square_KCJ)
     model.config = AdaptiveNGramConfig(order=3, discount_rate=rate)
-    reader = model.readers_at(torch.cat([torch.tensor([BEGIN]), x_T[:0]])[None].int())[0]
+    reader = model.pool.readers_at(np.array([[BEGIN]], np.int32))[0]
     before = reader.tables.discount_KCJ.copy()
     squares = reader.tables.square_KCJ.copy()
     reader.probabilities(x_T[:1].numpy())
@@ -142,7 +142,7 @@ def test_a_text_that_comes_again_costs_less_the_second_time() -> None:
 @pytest.mark.parametrize("order", [1, 3, 5])
 def test_tokens_that_are_taken_back_leave_the_tables_as_they_were_to_the_last_bit(order: int) -> None:
     model, x_T = adaptive_ngram(order=order, sentences=True), text(200, seed=9)[1:].numpy()
-    reader = model.readers_at(torch.tensor([[BEGIN]], dtype=torch.int32))[0]
+    reader = model.pool.readers_at(np.array([[BEGIN]], np.int32))[0]
     reader.probabilities(x_T[:100])
     before = reader.copy()
     reader.probabilities(x_T[100 : 100 + UNDO_TOKENS])

@@ -1,6 +1,7 @@
 """A mixture that goes on learning while it reads: its parts' distributions, mixed bit by bit in the logarithmic domain.
 
-`mixing_loops` has the equations. A part is one expert; an adaptive n-gram model is one for each length of context.
+`mixing_loops` has the equations. A part is one expert; an adaptive n-gram model is one for each length of context. The
+mixture itself adds what hashed contexts and a match say (`context_tables`).
 
 B batch, T time, V vocabulary, I experts, P numbers that are learnt.
 """
@@ -19,17 +20,22 @@ from torch import Tensor, nn
 from octavo.config import LearningRate, Range, check_ranges
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
+from octavo.models import context_tables as contexts
 from octavo.models import mixing_loops as loops
+from octavo.models.adaptive_mix_coder import AdaptiveMixCoder
 from octavo.models.adaptive_mix_session import AdaptiveMixSession, MixReader
+from octavo.models.context_reader import SAVED, ContextReader, first_tables, id_kinds, loaded_tables
 from octavo.models.dynamic_evaluation import AdaptiveConfig, adapted
 from octavo.models.mix import check_parts, short_title
 from octavo.models.ngram import AdaptiveNGram
+from octavo.models.reader_pool import ReaderPool
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import Table
 
 Array = NDArray[Any]
-State = tuple[Any, ...]  # the parts' states, θ, the experts' last distributions, and three numbers of each row
+State = tuple[Any, ...]  # parts' states, θ, the experts' last distributions, three numbers of each row, tokens read
 LAST, BEFORE, KIND = range(3)  # the last two tokens, and the context class
+MAX_READERS = 2  # of contexts, that a mixture stores beside those of the last call
 CHUNK_NUMBERS = 1 << 22  # of experts' distributions that are made at once
 
 
@@ -37,10 +43,13 @@ CHUNK_NUMBERS = 1 << 22  # of experts' distributions that are made at once
 class AdaptiveMixConfig:
     """How an adaptive mixture is made."""
 
-    rate: Annotated[float, Range(0, 1.0)] = 0.01
+    rate: Annotated[float, Range(0, 1.0)] = 0.004
     """The step size of the experts' weights."""
-    final_rate: Annotated[float, Range(0, 1.0)] = 0.002
+    final_rate: Annotated[float, Range(0, 1.0)] = 0.0005
     """The step size of the weights by which the selectors' sums are mixed again."""
+    contexts: bool = True
+    """Count bits after hashed contexts (words, lines, tokens further back) and follow the longest match, beside what
+    the parts say; --no-contexts leaves it to the parts."""
     networks: bool = True
     """Networks among the parts learn while they read, too (dynamic evaluation); --no-networks leaves them fixed."""
     learning_rate: LearningRate = 2e-4
@@ -63,17 +72,27 @@ class AdaptiveMix(LanguageModel[State]):
 
     def __init__(self, config: AdaptiveMixConfig, parts: Sequence[LanguageModel[Any]]) -> None:
         super().__init__()
-        check_parts(parts)
+        check_parts(parts, least=1 if config.contexts else 2)
         self.config, self.vocab, self.begin = config, parts[0].vocab, parts[0].begin
         self.parts: Sequence[LanguageModel[Any]] = nn.ModuleList(parts)  # type: ignore[assignment]
         self.gate = next((i for i, part in enumerate(parts) if part.context_classes > 1), 0)
         leaves = self.vocab - 1 if self.begin == self.vocab - 1 else self.vocab
         self.shape = loops.Shape(
-            sum(map(expert_count, parts)), parts[self.gate].context_classes, leaves, max(1, (leaves - 1).bit_length()),
-            1 << config.calibration_bits, config.rate, config.final_rate,
+            sum(map(expert_count, parts)), contexts.INPUTS if config.contexts else 0, parts[self.gate].context_classes,
+            leaves, max(1, (leaves - 1).bit_length()), 1 << config.calibration_bits, config.rate, config.final_rate,
         )  # fmt: skip
         self._experts: tuple[LanguageModel[Any], ...] | None = None
-        self.register_buffer("theta_P", torch.from_numpy(loops.first_theta(self.shape)))
+        share_I = np.concatenate([np.full(n, 1 / n / len(parts)) for n in map(expert_count, parts)])
+        self.register_buffer("theta_P", torch.from_numpy(loops.first_theta(self.shape, share_I)))
+        kind_V = id_kinds(lambda v: bytes([v]) if v < 256 else b"", self.vocab)
+        self._set_context(ContextReader(first_tables(self.shape.bits, kind_V, 0), self.shape.bits, self.begin))
+
+    def _set_context(self, reader: ContextReader) -> None:
+        """Begin with what a reader knows of a text; its tables are buffers, so that they are saved."""
+        self.context = ContextReader(reader.copy().tables, self.shape.bits, self.begin)
+        self.pool = ReaderPool(self.context.copy, MAX_READERS)
+        for name, tensor in self.context.saved().items() if self.shape.contexts else ():
+            self.register_buffer(name, tensor)
 
     @property
     def experts(self) -> tuple[LanguageModel[Any], ...]:
@@ -87,9 +106,12 @@ class AdaptiveMix(LanguageModel[State]):
         return self._experts
 
     def own_tensors(self) -> dict[str, Tensor]:
-        return {"theta_P": self.theta_P}  # the parts have taken theirs already
+        return dict(self.named_buffers(recurse=False))  # the parts have taken theirs
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        if self.shape.contexts and set(SAVED) <= set(tensors):
+            tables = loaded_tables(tensors, self.shape.bits, self.vocab)
+            self._set_context(ContextReader(tables, self.shape.bits, self.begin))
         super().load_tensors(tensors)
         tables_P = self.theta_P[loops.theta_size(self.shape) - 2 * self.shape.calibration * loops.BINS :]
         if not bool(((tables_P >= 0) & (tables_P <= 1)).all()):
@@ -116,7 +138,8 @@ class AdaptiveMix(LanguageModel[State]):
         theta_BP = self.theta_P.repeat(batch, 1)
         p_BIV = torch.zeros(batch, self.shape.experts, self.vocab, dtype=torch.float64)
         recent_B3 = torch.tensor([[self.begin, self.begin, 0]]).repeat(batch, 1)
-        return tuple(part.start(batch) for part in self.experts), theta_BP, p_BIV, recent_B3
+        read_BT = torch.zeros(batch, 0, dtype=torch.int32)
+        return tuple(part.start(batch) for part in self.experts), theta_BP, p_BIV, recent_B3, read_BT
 
     def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
         logits_B1V, state = self.absorb(state, x_B[:, None])
@@ -128,8 +151,8 @@ class AdaptiveMix(LanguageModel[State]):
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         """Each token is first learnt from, by what the experts said of it; then they say what comes next."""
-        states, theta_BP, p_BIV, recent_B3 = state
-        readers = self.readers(theta_BP, p_BIV, recent_B3)
+        states, *own = state
+        readers = self.readers(*own)
         logp_BTV = np.empty((len(x_BT), x_BT.shape[1], self.vocab))
         for start in range(0, x_BT.shape[1], self._chunk(len(x_BT))):
             x_Bt = x_BT[:, start : start + self._chunk(len(x_BT))]
@@ -138,12 +161,12 @@ class AdaptiveMix(LanguageModel[State]):
                 for t in range(x_Bt.shape[1]):
                     logp_BTV[b, start + t] = reader.read(int(x_Bt[b, t]), p_BtIV[b, t], int(kind_Bt[b, t]))
         with np.errstate(divide="ignore"):
-            return torch.from_numpy(np.log(logp_BTV)), (states, *self.joined(readers))
+            return torch.from_numpy(np.log(logp_BTV)), (states, *self.left_by(readers))
 
     def token_log_probs(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         """By the bits on each token's path alone."""
-        states, theta_BP, p_BIV, recent_B3 = state
-        readers = self.readers(theta_BP, p_BIV, recent_B3)
+        states, *own = state
+        readers = self.readers(*own)
         logp_BT = np.zeros((len(x_BT), max(0, x_BT.shape[1] - 1)))
         for start in range(0, x_BT.shape[1] - 1, self._chunk(len(x_BT))):
             x_Bt = x_BT[:, start : start + self._chunk(len(x_BT)) + 1]
@@ -151,35 +174,64 @@ class AdaptiveMix(LanguageModel[State]):
             for b, reader in enumerate(readers):
                 scored_T = logp_BT[b, start : start + x_Bt.shape[1] - 1]
                 reader.score(x_Bt[b].numpy(), p_BtIV[b], kind_Bt[b], scored_T)
-        return torch.from_numpy(logp_BT), (states, *self.joined(readers))
+        return torch.from_numpy(logp_BT), (states, *self.left_by(readers))
 
-    def readers(self, theta_BP: Tensor, p_BIV: Tensor, recent_B3: Tensor) -> list[MixReader]:
+    def readers(self, theta_BP: Tensor, p_BIV: Tensor, recent_B3: Tensor, read_BT: Tensor) -> list[MixReader]:
         """What each row knows, to be read on from; the tensors stay as they are."""
-        rows = zip(theta_BP.numpy(), p_BIV.numpy(), recent_B3.numpy(), strict=True)
-        return [MixReader(self, theta_P, p_IV, recent_3) for theta_P, p_IV, recent_3 in rows]
+        shared = [self.context] * len(read_BT)
+        contexts_B = self.pool.readers_at(read_BT.numpy()) if self.shape.contexts else shared
+        rows = zip(theta_BP.numpy(), p_BIV.numpy(), recent_B3.numpy(), contexts_B, strict=True)
+        return [MixReader(self, *row) for row in rows]
 
-    def joined(self, readers: Sequence[MixReader]) -> tuple[Tensor, Tensor, Tensor]:
+    def joined(self, readers: Sequence[MixReader]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What the rows' readers know, as the tensors of a state."""
         theta_BP = np.stack([reader.theta_P for reader in readers])
         p_BIV = np.stack([reader.p_IV for reader in readers])
         recent = [[reader.last, reader.before, reader.kind] for reader in readers]
-        return torch.from_numpy(theta_BP), torch.from_numpy(p_BIV), torch.tensor(recent)
+        read_BT = np.stack([reader.context.history_T.copy() for reader in readers])
+        return torch.from_numpy(theta_BP), torch.from_numpy(p_BIV), torch.tensor(recent), torch.from_numpy(read_BT)
+
+    def left_by(self, readers: Sequence[MixReader]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What readers know that are not needed any more."""
+        own = self.joined(readers)
+        if self.shape.contexts:
+            self.pool.release([reader.context for reader in readers])
+        return own
 
     def _chunk(self, batch: int) -> int:
         return max(16, CHUNK_NUMBERS // max(1, batch * self.shape.experts * self.vocab))
 
+    def learn_contexts(self, x_N: Tensor, kind_V: Array) -> None:
+        """Count the contexts of a training text, in front of everything that is read later."""
+        if self.shape.contexts:
+            reader = ContextReader(first_tables(self.shape.bits, kind_V, len(x_N)), self.shape.bits, self.begin)
+            reader.read(x_N.numpy())
+            self._set_context(reader)
+
+    def learn_text(self, x_T: Tensor) -> None:
+        """Learn the weights on a text that no part has learnt from, and go on from there."""
+        states, _, *own = self.start(1)
+        opened_1T = self.prepend_begin(x_T[None])
+        before = (states, self.theta_P[None].clone(), *own)
+        _, theta_1P, *_, read_1T = self.token_log_probs(before, opened_1T)[1]
+        self.theta_P = theta_1P[0]
+        if self.shape.contexts:
+            [context] = self.pool.readers_at(torch.cat([read_1T, opened_1T[:, -1:].int()], 1).numpy())
+            self._set_context(context)
+
     def learn_pieces(self, pieces_PL: Tensor) -> int:
         """Learn the weights on pieces of text that no part has learnt from, one after the other."""
         for piece_L in pieces_PL:
-            states, _, p_BIV, recent_B3 = self.start(1)
-            opened_1T = self.prepend_begin(piece_L[None])
-            state = self.token_log_probs((states, self.theta_P[None].clone(), p_BIV, recent_B3), opened_1T)[1]
-            self.theta_P = state[1][0]
+            self.learn_text(piece_L)
         return int((pieces_PL != self.begin).sum())
 
     def take_weights(self, learner: AdaptiveMix) -> None:
         """Take what a mixture of the same shape has learnt."""
         self.theta_P = learner.theta_P
+        self._set_context(learner.context)
+
+    def text_coder(self) -> AdaptiveMixCoder:
+        return AdaptiveMixCoder(self)
 
     def session(self, state: State, tokens: int = 1 << 30) -> Session[State]:
         return AdaptiveMixSession(self, state, tokens)
@@ -218,10 +270,10 @@ def expert_distributions(
 
 def _weights(model: AdaptiveMix, spell: Callable[[int], str]) -> Table:
     """How much each expert's logit counts, on average over the places of the tree, by matched length."""
-    shape, width = model.shape, model.shape.experts + 1
+    shape, width = model.shape, loops.input_count(model.shape)
     w_CLI = model.theta_P[: shape.classes * shape.bits * width].view(shape.classes, shape.bits, width)
     names = [name for part in model.parts for name in expert_names(part)]
-    rows = tuple((str(c), *(f"{w:.2f}" for w in row[:-1])) for c, row in enumerate(w_CLI.mean(1).tolist()))
+    rows = tuple((str(c), *(f"{w:.2f}" for w in row[: shape.experts])) for c, row in enumerate(w_CLI.mean(1).tolist()))
     caption = "The weights of the experts' logits after training, by how much of the context was seen before."
     return Table(caption, ("tokens seen before", *names), rows)
 

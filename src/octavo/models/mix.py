@@ -152,11 +152,12 @@ class Mix(LanguageModel[State]):
         return Session(self, state) if is_tracing() else MixSession(self, state, tokens)
 
 
-def check_parts(parts: Sequence[LanguageModel[Any]]) -> None:
-    """Refuse parts that do not predict the same tokens."""
+def check_parts(parts: Sequence[LanguageModel[Any]], least: int = 2) -> None:
+    """Refuse parts that do not predict the same tokens, or too few."""
     vocabs = [part.vocab for part in parts]
-    if len(parts) < 2 or len(set(vocabs)) > 1:
-        raise UserError(f"a mixture needs two or more parts with one tokenizer: vocabularies {vocabs}")
+    if len(parts) < least or len(set(vocabs)) > 1:
+        wanted = "two or more parts" if least == 2 else "a part, or more of them"
+        raise UserError(f"a mixture needs {wanted} with one tokenizer: vocabularies {vocabs}")
 
 
 class MixSession(Session[State]):

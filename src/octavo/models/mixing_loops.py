@@ -1,7 +1,8 @@
 """The loops of an adaptive mixture: distributions of several experts become one, by weights that are learnt on the way.
 
 A token is a path of L bits from the root of a binary tree over the ids. At a node, expert i gives the bit 1 the share
-q_i of its mass there. With x_i = ln(q_i / (1 - q_i)), and x_I a constant,
+q_i of its mass there. With x_i = ln(q_i / (1 - q_i)), after these what hashed contexts and a match say of the bit
+(`context_tables`), and the last x a constant,
 
     y_s = Σ_i w_si x_i                  one sum for each selector s, whose weights depend on something known
     p_s = σ(y_s)
@@ -11,8 +12,8 @@ q_i of its mass there. With x_i = ln(q_i / (1 - q_i)), and x_I a constant,
 and after the bit b:  w_si += η (b - p_s) x_i,  v_s += η' (b - p) y_s  (the gradients of log p_s and of log p), and the
 two entries of a table that are next to p move towards b.
 
-All that is learnt is one vector θ: the weights w, then v, then the tables. T time, I experts, V vocabulary, S
-selectors, P numbers in θ, J entries of the journal by which tokens are taken back.
+All that is learnt is one vector θ: the weights w, then v, then the tables. T time, I experts, W inputs, V vocabulary,
+S selectors, P numbers in θ, J entries of the journal by which tokens are taken back.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.models import context_tables as contexts
+from octavo.models.context_tables import ContextTables
 from octavo.ops.compiled import compiled
 
 Array = NDArray[Any]
 
-SELECTORS = 4  # by matched length and bit, by node, by last token, by matched length and node
+SELECTORS = 5  # by context class and depth, node, last token, context class and node, length of the match and depth
 NODES = 256  # that selectors tell apart
 TOKENS = 256
 BINS = 24  # of a calibration table, over the logits from -MAX_BIN_LOGIT to MAX_BIN_LOGIT
@@ -36,6 +39,7 @@ MIN_SHARE = 1e-6  # of an expert for a bit
 MIN_P = 2.0**-22  # of the mixture for a bit
 MAX_LOGIT = 18.0
 BIAS = 0.3  # the constant input
+CONTEXT_WEIGHT = 0.05  # of each context before anything was learnt
 CALIBRATION_RATE = 0.02
 
 
@@ -43,6 +47,7 @@ class Shape(NamedTuple):
     """What the loops need to know besides θ; all numbers, so that it goes into compiled code."""
 
     experts: int
+    contexts: int  # inputs that do not come from an expert
     classes: int
     leaves: int  # ids that can come: all but begin where that is the last one
     bits: int
@@ -51,24 +56,61 @@ class Shape(NamedTuple):
     final_rate: float
 
 
+class Path(NamedTuple):
+    """What learning needs of each bit of a token: L bits on the path."""
+
+    x_LW: Array
+    row_LS: Array
+    start_L2: Array
+    y_LS: Array
+    out_L4: Array  # p, the lower bin and how far p is above it
+
+
+class Known(NamedTuple):
+    """What is known in front of a token, besides what the experts say of it."""
+
+    kind: int  # the context class
+    last: int
+    before: int
+
+
+@compiled
+def new_path(shape: Shape) -> Path:
+    """Room for a token's bits."""
+    L = shape.bits
+    return Path(
+        np.empty((L, input_count(shape))), np.empty((L, SELECTORS), np.int64), np.empty((L, 2), np.int64),
+        np.empty((L, SELECTORS)), np.empty((L, 4)),
+    )  # fmt: skip
+
+
+@compiled
+def input_count(shape: Shape) -> int:
+    """How many inputs are weighted: the constant is the last one."""
+    return shape.experts + shape.contexts + 1
+
+
 @compiled
 def selector_rows(shape: Shape) -> int:
     """How many sets of weights there are."""
-    return shape.classes * shape.bits + NODES + TOKENS + shape.classes * NODES
+    by_class = shape.classes * (shape.bits + NODES)
+    return by_class + NODES + TOKENS + contexts.MATCH_KINDS * shape.bits
 
 
 @compiled
 def theta_size(shape: Shape) -> int:
     """How many numbers are learnt."""
-    weights = selector_rows(shape) * (shape.experts + 1)
+    weights = selector_rows(shape) * input_count(shape)
     return weights + shape.classes * SELECTORS + 2 * shape.calibration * BINS
 
 
-def first_theta(shape: Shape) -> Array:
-    """What is known before anything was learnt: the experts' mean in the logarithmic domain, and p as it is."""
+def first_theta(shape: Shape, share_I: Array) -> Array:
+    """What is known before anything was learnt: the experts by their shares, the contexts a little, and p as it is."""
     theta_P = np.zeros(theta_size(shape))
-    weights = selector_rows(shape) * (shape.experts + 1)
-    theta_P[:weights].reshape(-1, shape.experts + 1)[:, : shape.experts] = 1 / shape.experts
+    weights = selector_rows(shape) * input_count(shape)
+    w_RW = theta_P[:weights].reshape(-1, input_count(shape))
+    w_RW[:, : shape.experts] = share_I
+    w_RW[:, shape.experts : -1] = CONTEXT_WEIGHT
     theta_P[weights : weights + shape.classes * SELECTORS] = 1 / SELECTORS
     logits = np.linspace(-MAX_BIN_LOGIT, MAX_BIN_LOGIT, BINS)
     theta_P[weights + shape.classes * SELECTORS :].reshape(-1, BINS)[:] = 1 / (1 + np.exp(-logits))
@@ -98,35 +140,40 @@ def logistic(y: float) -> float:
 
 
 @compiled
-def inputs(mass_IN: Array, shape: Shape, node: int, x_I: Array) -> None:
-    """The experts' logits of the bit at a node, and the constant."""
+def inputs(mass_IN: Array, shape: Shape, tables: ContextTables, node: int, depth: int, x_I: Array) -> None:
+    """The experts' logits of the bit at a node, what the contexts say of it, and the constant."""
     for i in range(shape.experts):
         above = mass_IN[i, node]
         q = mass_IN[i, 2 * node + 1] / above if above > 0.0 else 0.5
         q = min(max(q, MIN_SHARE), 1.0 - MIN_SHARE)
         x_I[i] = math.log(q / (1.0 - q))
-    x_I[shape.experts] = BIAS
+    if shape.contexts > 0:
+        contexts.bit_inputs(tables, shape.bits, node, depth, x_I, shape.experts)
+    x_I[shape.experts + shape.contexts] = BIAS
 
 
 @compiled
-def rows_of(shape: Shape, kind: int, last: int, node: int, depth: int, row_S: Array) -> None:
-    """The set of weights that each selector chooses: by matched length, last token, and place in the tree."""
-    part = node % NODES
+def rows_of(shape: Shape, tables: ContextTables, kind: int, last: int, node: int, depth: int, row_S: Array) -> None:
+    """The set of weights that each selector chooses: by context class, last token, place in the tree, and match."""
+    part, matched = node % NODES, 0
+    if shape.contexts > 0 and contexts.matched_bit(tables, shape.bits, node, depth) != contexts.NONE:
+        matched = contexts.match_kind(tables)
     row_S[0] = kind * shape.bits + depth
     row_S[1] = shape.classes * shape.bits + part
     row_S[2] = shape.classes * shape.bits + NODES + last % TOKENS
     row_S[3] = shape.classes * shape.bits + NODES + TOKENS + kind * NODES + part
+    row_S[4] = shape.classes * (shape.bits + NODES) + NODES + TOKENS + matched * shape.bits + depth
 
 
 @compiled
 def table_starts(shape: Shape, last: int, before: int, node: int, start_2: Array) -> None:
     """Where the two calibration tables of this place begin: by the last token, and by the last two."""
-    tables = selector_rows(shape) * (shape.experts + 1) + shape.classes * SELECTORS
+    first = selector_rows(shape) * input_count(shape) + shape.classes * SELECTORS
     mask = shape.calibration - 1
     one = ((last + 1) * 257 + node) & mask
     two = (((last + 1) * 31337 + (before + 1)) * 611 + node * 7) & 0x7FFFFFFF
-    start_2[0] = tables + one * BINS
-    start_2[1] = tables + (shape.calibration + ((two ^ (two >> 15)) & mask)) * BINS
+    start_2[0] = first + one * BINS
+    start_2[1] = first + (shape.calibration + ((two ^ (two >> 15)) & mask)) * BINS
 
 
 @compiled
@@ -134,7 +181,7 @@ def predict_bit(
     theta_P: Array, shape: Shape, kind: int, x_I: Array, row_S: Array, start_2: Array, y_S: Array, out_4: Array
 ) -> float:
     """p' of the bit 1; y_S and what learning needs are filled in: p, the lower bin and how far p is above it."""
-    width = shape.experts + 1
+    width = input_count(shape)
     final = selector_rows(shape) * width + kind * SELECTORS
     y = 0.0
     for s in range(SELECTORS):
@@ -160,12 +207,14 @@ def learn_bit(
     out_4: Array, journal_J: Array, old_J: Array, size: Array,
 ) -> None:  # fmt: skip
     """One step of everything that was used for a bit."""
-    width = shape.experts + 1
-    final = selector_rows(shape) * width + kind * SELECTORS
+    width = input_count(shape)
+    final, remembers = selector_rows(shape) * width + kind * SELECTORS, len(journal_J) > 0
     for s in range(SELECTORS):
-        miss = shape.rate * (bit - logistic(y_S[s]))
-        for i in range(width):
-            put(theta_P, row_S[s] * width + i, miss * x_I[i], journal_J, old_J, size)
+        miss, first = shape.rate * (bit - logistic(y_S[s])), row_S[s] * width
+        for i in range(width if remembers else 0):
+            put(theta_P, first + i, miss * x_I[i], journal_J, old_J, size)
+        for i in range(0 if remembers else width):  # the same, in a form that the compiler makes fast
+            theta_P[first + i] += miss * x_I[i]
     miss = shape.final_rate * (bit - out_4[0])
     for s in range(SELECTORS):
         put(theta_P, final + s, miss * y_S[s], journal_J, old_J, size)
@@ -186,51 +235,67 @@ def put(theta_P: Array, at: int, change: float, journal_J: Array, old_J: Array, 
 
 
 @compiled
-def read_token(
-    theta_P: Array, shape: Shape, mass_IN: Array, kind: int, last: int, before: int, word: int, learn: bool,
-    journal_J: Array, old_J: Array, size: Array,
-) -> float:  # fmt: skip
-    """log p of a token, by the bits on its path; all of them are then learnt from together."""
-    x_LI, y_LS = np.empty((shape.bits, shape.experts + 1)), np.empty((shape.bits, SELECTORS))
-    out_L4 = np.empty((shape.bits, 4))
-    row_LS, start_L2 = np.empty((shape.bits, SELECTORS), np.int64), np.empty((shape.bits, 2), np.int64)
-    log_p = 0.0
+def predict_node(
+    theta_P: Array, shape: Shape, tables: ContextTables, mass_IN: Array, known: Known, node: int, depth: int, path: Path
+) -> float:
+    """p' of the bit 1 at a node; what learning needs is filled in at its depth."""
+    inputs(mass_IN, shape, tables, node, depth, path.x_LW[depth])
+    rows_of(shape, tables, known.kind, known.last, node, depth, path.row_LS[depth])
+    table_starts(shape, known.last, known.before, node, path.start_L2[depth])
+    return predict_bit(
+        theta_P, shape, known.kind, path.x_LW[depth], path.row_LS[depth], path.start_L2[depth], path.y_LS[depth],
+        path.out_L4[depth],
+    )  # fmt: skip
+
+
+@compiled
+def learn_token(
+    theta_P: Array, shape: Shape, tables: ContextTables, known: Known, word: int, path: Path, journal_J: Array,
+    old_J: Array, size: Array,
+) -> None:  # fmt: skip
+    """One step for every bit of a token whose bits were predicted, and the contexts behind it."""
     for depth in range(shape.bits):
         node, bit = (word + (1 << shape.bits)) >> (shape.bits - depth), (word >> (shape.bits - 1 - depth)) & 1
         if is_open(shape, node, depth):
-            inputs(mass_IN, shape, node, x_LI[depth])
-            rows_of(shape, kind, last, node, depth, row_LS[depth])
-            table_starts(shape, last, before, node, start_L2[depth])
-            p = predict_bit(
-                theta_P, shape, kind, x_LI[depth], row_LS[depth], start_L2[depth], y_LS[depth], out_L4[depth]
-            )
-            log_p += math.log(p if bit == 1 else 1.0 - p)
-    for depth in range(shape.bits if learn else 0):
+            learn_bit(
+                theta_P, shape, known.kind, bit, path.x_LW[depth], path.row_LS[depth], path.start_L2[depth],
+                path.y_LS[depth], path.out_L4[depth], journal_J, old_J, size,
+            )  # fmt: skip
+        elif shape.contexts > 0:
+            contexts.find_slots(tables, node, depth)
+    if shape.contexts > 0:
+        contexts.read_token(tables, shape.bits, word, True)
+
+
+@compiled
+def read_token(
+    theta_P: Array, shape: Shape, tables: ContextTables, mass_IN: Array, known: Known, word: int, learn: bool,
+    journal_J: Array, old_J: Array, size: Array,
+) -> float:  # fmt: skip
+    """log p of a token, by the bits on its path; all of them are then learnt from together."""
+    path, log_p = new_path(shape), 0.0
+    for depth in range(shape.bits):
         node, bit = (word + (1 << shape.bits)) >> (shape.bits - depth), (word >> (shape.bits - 1 - depth)) & 1
         if is_open(shape, node, depth):
-            learn_bit(
-                theta_P, shape, kind, bit, x_LI[depth], row_LS[depth], start_L2[depth], y_LS[depth], out_L4[depth],
-                journal_J, old_J, size,
-            )  # fmt: skip
+            p = predict_node(theta_P, shape, tables, mass_IN, known, node, depth, path)
+            log_p += math.log(p if bit == 1 else 1.0 - p)
+    if learn:
+        learn_token(theta_P, shape, tables, known, word, path, journal_J, old_J, size)
     return log_p
 
 
 @compiled
 def mixed_distribution(
-    theta_P: Array, shape: Shape, mass_IN: Array, kind: int, last: int, before: int, p_N: Array, p_V: Array
+    theta_P: Array, shape: Shape, tables: ContextTables, mass_IN: Array, known: Known, p_N: Array, p_V: Array
 ) -> None:
     """The distribution of the next token: at every node the mass is shared between its children."""
-    x_I, y_S, out_4 = np.empty(shape.experts + 1), np.empty(SELECTORS), np.empty(4)
-    row_S, start_2 = np.empty(SELECTORS, np.int64), np.empty(2, np.int64)
+    path = new_path(shape)
     p_N[1] = 1.0
     for depth in range(shape.bits):
         for node in range(1 << depth, 2 << depth):
             p = 0.0
             if is_open(shape, node, depth):
-                inputs(mass_IN, shape, node, x_I)
-                rows_of(shape, kind, last, node, depth, row_S)
-                table_starts(shape, last, before, node, start_2)
-                p = predict_bit(theta_P, shape, kind, x_I, row_S, start_2, y_S, out_4)
+                p = predict_node(theta_P, shape, tables, mass_IN, known, node, depth, path)
             p_N[2 * node], p_N[2 * node + 1] = p_N[node] * (1.0 - p), p_N[node] * p
     first = 1 << shape.bits
     p_V[:] = 0.0
@@ -239,8 +304,8 @@ def mixed_distribution(
 
 @compiled
 def read_tokens(
-    theta_P: Array, shape: Shape, p_TIV: Array, kind_T: Array, x_T: Array, begin: int, last: int, before: int,
-    log_p_T: Array,
+    theta_P: Array, shape: Shape, tables: ContextTables, p_TIV: Array, kind_T: Array, x_T: Array, begin: int, last: int,
+    before: int, log_p_T: Array,
 ) -> None:  # fmt: skip
     """log p of each token of x_T by the experts' distributions in front of it; it is then learnt from."""
     mass_IN = np.empty((shape.experts, 2 << shape.bits))
@@ -248,9 +313,12 @@ def read_tokens(
     for t in range(len(x_T)):
         if x_T[t] == begin:
             log_p_T[t] = -math.inf
+            if shape.contexts > 0:
+                contexts.read_token(tables, shape.bits, begin, False)
         else:
             tree_sums(p_TIV[t], shape, mass_IN)
-            log_p_T[t] = read_token(theta_P, shape, mass_IN, kind_T[t], last, before, x_T[t], True, none_J, old_J, size)
+            known = Known(kind_T[t], last, before)
+            log_p_T[t] = read_token(theta_P, shape, tables, mass_IN, known, x_T[t], True, none_J, old_J, size)
         last, before = x_T[t], last
 
 
@@ -264,4 +332,4 @@ def undo(theta_P: Array, journal_J: Array, old_J: Array, size: Array, until: int
 
 def journal_size(shape: Shape, tokens: int) -> int:
     """The entries that so many tokens take at most."""
-    return tokens * shape.bits * (SELECTORS * (shape.experts + 2) + 4)
+    return tokens * shape.bits * (SELECTORS * (input_count(shape) + 1) + 4)

@@ -81,7 +81,8 @@ class LanguageTask(Task[Run, LanguageData]):
 
     def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> LanguageData:
         if find_spec(recipe.model).fitting == "mixture":
-            return LanguageData(*open_mixture(recipe.settings, source))
+            least = 1 if getattr(recipe.config, "contexts", False) else 2  # which predict, too
+            return LanguageData(*open_mixture(recipe.settings, source, least))
         corpus = recipe.settings.open(list(source))
         return LanguageData(corpus, folder=temporary_folder(folder, corpus.train.size))
 

@@ -1,7 +1,6 @@
 """An n-gram model that goes on counting while it reads: what it has read changes what it expects.
 
-The state is the tokens read since `start`; what was learnt is a function of them. Tables that have read them wait in
-`Reader`s, so that nothing is read twice where a state follows another one.
+The state is the tokens read since `start`; what was learnt is a function of them (`ReaderPool`).
 
 B batch, T time, V vocabulary, M nodes, C contexts, K contexts of 0 to n - 1 tokens, J counts of 0, 1, 2, 3 or more.
 """
@@ -14,7 +13,6 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.config import Range, check_ranges
@@ -26,6 +24,7 @@ from octavo.models.ngram.adaptive_reader import AdaptiveNGramSession, Reader
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import discounts
 from octavo.models.ngram.model import MAX_ORDER, check_tree, order_ranges, sentence_end
+from octavo.models.reader_pool import ReaderPool
 
 MAX_COPIED_NODES = 1 << 23  # whose first tables stay in memory: half a gigabyte
 MAX_READERS = 4  # that a model keeps beside those of the last call
@@ -66,7 +65,7 @@ class AdaptiveNGram(LanguageModel[Tensor]):
         self.newline = sentence_end(config.sentences, newline)
         for name, dtype in DTYPES.items():
             self.register_buffer(name, torch.empty(0, dtype=dtype))
-        self._readers: list[Reader] = []
+        self.pool = ReaderPool(self.fresh_reader, MAX_READERS)
         self._first_reader: Reader | None = None
 
     @classmethod
@@ -128,7 +127,7 @@ class AdaptiveNGram(LanguageModel[Tensor]):
             )
         self.first_C, self.word_M, self.count_M = first_C, word_M, count_M
         self.discount_KCJ, self.square_KCJ = discount_KCJ, square_KCJ
-        self._readers, self._first_reader = [], None
+        self.pool.waiting, self._first_reader = [], None
 
     @property
     def context_policy(self) -> str:
@@ -159,17 +158,17 @@ class AdaptiveNGram(LanguageModel[Tensor]):
 
     def _distributions(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
         """p_BTV of the token after each of x_BT, and the new state."""
-        readers = self.readers_at(state)
+        readers = self.pool.readers_at(state.numpy())
         p_BTV = [reader.distributions(x_T) for reader, x_T in zip(readers, x_BT.numpy(), strict=True)]
-        self.release(readers)
+        self.pool.release(readers)
         p = np.stack(p_BTV) if p_BTV else np.zeros((0, x_BT.shape[1], self.vocab))
         return torch.from_numpy(p), torch.cat([state, x_BT.int()], 1)
 
     def order_distributions(self, state: Tensor, x_BT: Tensor) -> tuple[Array, Array, Tensor]:
         """p_BTKV by every length of context after each token, the context classes there, and the new state."""
-        readers = self.readers_at(state)
+        readers = self.pool.readers_at(state.numpy())
         found = [reader.order_distributions(x_T) for reader, x_T in zip(readers, x_BT.numpy(), strict=True)]
-        self.release(readers)
+        self.pool.release(readers)
         p_BTKV, class_BT = (np.stack(part) for part in zip(*found, strict=True))
         return p_BTKV, class_BT, torch.cat([state, x_BT.int()], 1)
 
@@ -183,19 +182,19 @@ class AdaptiveNGram(LanguageModel[Tensor]):
 
     def _costs(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """p of every token but the first, the context class in front of each, and the state before the last one."""
-        readers = self.readers_at(state)
+        readers = self.pool.readers_at(state.numpy())
         found = [reader.probabilities(x_T) for reader, x_T in zip(readers, x_BT.numpy(), strict=True)]
         for reader in readers if x_BT.shape[1] else ():
             reader.undo(1)  # the last token is not part of the new state
-        self.release(readers)
+        self.pool.release(readers)
         p_BT, class_BT = (np.stack(part)[:, 1:] for part in zip(*found, strict=True))
         return torch.from_numpy(p_BT), torch.from_numpy(class_BT), torch.cat([state, x_BT[:, :-1].int()], 1)
 
     def context_class(self, state: Tensor) -> Tensor:
         """The length of the longest context that has been continued before."""
-        readers = self.readers_at(state)
+        readers = self.pool.readers_at(state.numpy())
         classes = torch.tensor([reader.context_class for reader in readers])
-        self.release(readers)
+        self.pool.release(readers)
         return classes
 
     def session(self, state: Tensor, tokens: int = 1 << 30) -> Session[Tensor]:
@@ -208,33 +207,6 @@ class AdaptiveNGram(LanguageModel[Tensor]):
 
     def text_coder(self) -> AdaptiveNGramCoder:
         return AdaptiveNGramCoder(self)
-
-    def readers_at(self, state: Tensor) -> list[Reader]:
-        """A reader of its own for each row that has read just what the row says; to be released after use."""
-        return [self._reader_at(x_T) for x_T in state.numpy()]
-
-    def release(self, readers: Sequence[Reader]) -> None:
-        """Hand readers back, for states that follow."""
-        self._readers = [*self._readers, *readers][-max(MAX_READERS, len(readers)) :]
-
-    def _reader_at(self, x_T: NDArray[np.int32]) -> Reader:
-        """The reader that needs to read least, taken out of those that wait."""
-        waiting = list(self._readers)
-        shared = [reader.shared(x_T) for reader in waiting]
-        for i in sorted(range(len(waiting)), key=lambda i: -shared[i]):
-            reader = waiting[i]
-            if shared[i] < max(0, reader.length - reader.undoable) or (shared[i] == 0 and reader.length):
-                continue
-            try:
-                self._readers.remove(reader)
-            except ValueError:  # another thread was quicker
-                continue
-            reader.undo(reader.length - shared[i])
-            reader.probabilities(x_T[shared[i] :])
-            return reader
-        reader = self.fresh_reader()
-        reader.probabilities(x_T)
-        return reader
 
     def fresh_reader(self) -> Reader:
         """A reader that has read nothing: tables are made once, and copied where they take little memory."""

@@ -56,11 +56,9 @@ class Reader:
     def context_class(self) -> int:
         return int(loops.matched_length(self.tables))
 
-    def shared(self, x_T: NDArray[np.int32]) -> int:
-        """How many tokens of a text it has read, counted from the first."""
-        most = min(self.length, len(x_T))
-        differs = np.flatnonzero(self.read_T[:most] != x_T[:most])
-        return int(differs[0]) if len(differs) else most
+    def read(self, x_T: NDArray[np.integer]) -> None:
+        """Learn from tokens."""
+        self.probabilities(x_T)
 
     def probabilities(
         self, x_T: NDArray[np.integer], learn: bool = True
@@ -172,7 +170,7 @@ class AdaptiveNGramSession(Session[Tensor]):
     @state.setter
     def state(self, state: Tensor) -> None:
         model: AdaptiveNGram = self.model  # type: ignore[assignment]
-        self.readers = model.readers_at(state)
+        self.readers = model.pool.readers_at(state.numpy())
         self.back = 0
 
     def step(self, x_B: Tensor) -> Tensor:
