@@ -21,6 +21,7 @@ from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.models import mixing_loops as loops
 from octavo.models.adaptive_mix_session import AdaptiveMixSession, MixReader
+from octavo.models.adaptive_mix_views import EXPERTS
 from octavo.models.dynamic_evaluation import AdaptiveConfig, adapted
 from octavo.models.mix import check_parts, short_title
 from octavo.models.ngram import AdaptiveNGram
@@ -235,7 +236,7 @@ def expert_names(part: LanguageModel[Any]) -> list[str]:
 
 SPEC = ModelSpec(
     "adaptive-mix", "adaptive mixture", "a mixture of trained runs whose weights are learnt while it reads", "mixture",
-    AdaptiveMix, AdaptiveMixConfig, fitting="mixture", details=_weights,
+    AdaptiveMix, AdaptiveMixConfig, fitting="mixture", details=_weights, views=(EXPERTS,),
     candidates=lambda seconds, device: [Candidate("mix-adaptive", "adaptive mixture", "adaptive-mix")],
     summarise=lambda model, tokens: f"adaptive mix of {', '.join(map(short_title, model.parts))} of {tokens}",
     parts=lambda model: model.parts,

@@ -133,6 +133,16 @@ class DynamicEvaluation(LanguageModel[AdaptiveState]):
             rows.append((torch.cat(parts, 1), reader.state))
         return torch.cat([logp_1T for logp_1T, _ in rows]), joined([one for _, one in rows])
 
+    @torch.no_grad()
+    def fixed_log_probs(self, x_N: Tensor) -> Tensor:
+        """By the network as it was trained."""
+        x_1N, state, width = self.prepend_begin(x_N[None]), self.base.start(1), self.base.max_scored_tokens
+        parts = [torch.zeros(0, dtype=torch.float64, device=x_N.device)]
+        for start in range(0, len(x_N), width):
+            logp_1W, state = self.base.token_log_probs(state, x_1N[:, start : start + width + 1])
+            parts.append(logp_1W[0].double())
+        return torch.cat(parts)
+
     def session(self, state: AdaptiveState, tokens: int = 1 << 30) -> Session[AdaptiveState]:
         """One that reads with the network's own session between two steps; several rows go step by step."""
         if is_tracing() or len(state.seen_BS) != 1:
@@ -197,6 +207,14 @@ def joined(rows: list[Any]) -> Any:
     if len(rows) == 1:
         return rows[0]
     return state_from(rows[0], [torch.cat(one) for one in zip(*map(tensors_of, rows), strict=True)])
+
+
+def can_adapt(model: LanguageModel[Any]) -> bool:
+    """Whether `adapted` makes a network learn while it reads: of a model that is adaptive itself, False."""
+    from octavo.models import spec_of
+
+    dtypes = {weight.dtype for weight in model.parameters()}
+    return not model.adaptive and spec_of(model).trained_by_gradient and dtypes in ({torch.float32}, {torch.float64})
 
 
 def adapted(model: LanguageModel[Any], adaptation: AdaptiveConfig | None = None) -> LanguageModel[Any]:
