@@ -210,9 +210,10 @@ def joined(rows: list[Any]) -> Any:
 
 
 def can_adapt(model: LanguageModel[Any]) -> bool:
-    """Whether `adapted` makes a network learn while it reads: of a model that is adaptive itself, False."""
+    """Whether this is a network that `adapted` makes learn while it reads, or has; False for any other model."""
     from octavo.models import spec_of
 
+    model = model.base if isinstance(model, DynamicEvaluation) else model
     dtypes = {weight.dtype for weight in model.parameters()}
     return not model.adaptive and spec_of(model).trained_by_gradient and dtypes in ({torch.float32}, {torch.float64})
 
