@@ -259,13 +259,13 @@ def _views_as_json(one: Inspection) -> dict[str, Any]:
             for head in heads
         ]}  # fmt: skip
     if one.adaptation is not None:
-        found["adaptation"] = adaptation_json(one.adaptation)
+        found["adaptation"] = plain_json(adaptation_json(one.adaptation))
     if one.experts is not None:
         found["experts"] = {
-            "parts": [{"name": part.name, "won": part.won, "bits_per_token": part.bits}
-                      for part in part_summaries(one.experts)],
+            "parts": plain_json([{"name": part.name, "won": part.won, "bits_per_token": part.bits}
+                                 for part in part_summaries(one.experts)]),
             "best": [one.experts.parts[int(detail.shade)] for detail in one.experts.details],
-            "bits": [list(detail.part_bits) for detail in one.experts.details],
+            "bits": plain_json([detail.part_bits for detail in one.experts.details]),
         }  # fmt: skip
     if one.layers:
         found["logit_lens"] = [

@@ -208,20 +208,20 @@ class PartSummary:
     """How one part of a mixture did over a text."""
 
     name: str
-    won: float
-    """The share of tokens to which it gave most."""
+    won: float | None
+    """The share of tokens to which it gave most; None of the whole mixture."""
     bits: float
     """What a token costs by it alone, on average."""
 
 
 def part_summaries(table: TokenTable) -> tuple[PartSummary, ...]:
-    """Of a table whose tokens are tinted by part: each part, and last the whole mixture, whose share says nothing."""
+    """Of a table whose tokens are tinted by part: each part, and last the whole mixture."""
     if not table.details or not all(detail.part_bits for detail in table.details):
         return ()
     N, winners = len(table.details), [int(detail.shade) for detail in table.details]
     means = [math.fsum(column) / N for column in zip(*(detail.part_bits for detail in table.details), strict=True)]
     shares = [winners.count(i) / N for i in range(len(table.parts))]
-    return tuple(map(PartSummary, (*table.parts, "mixture"), (*shares, 1.0), means))
+    return tuple(map(PartSummary, (*table.parts, "mixture"), (*shares, None), means))
 
 
 def summary_table(table: TokenTable) -> Table | None:
@@ -229,9 +229,13 @@ def summary_table(table: TokenTable) -> Table | None:
     found = part_summaries(table)
     if not found:
         return None
-    *parts, whole = [(one.name, f"{one.won:.1%}", f"{one.bits:.3f}") for one in found]
+    rows = tuple((one.name, "" if one.won is None else f"{one.won:.1%}", _mean_bits(one.bits)) for one in found)
     caption = "How often each part gave the token most, and what a token costs by it alone."
-    return Table(caption, ("part", "tokens won", "bits per token"), (*parts, (whole[0], "", whole[2])))
+    return Table(caption, ("part", "tokens won", "bits per token"), rows)
+
+
+def _mean_bits(bits: float) -> str:
+    return f"{bits:.3f}" if math.isfinite(bits) else "infinite"
 
 
 def unigram_table(model: LanguageModel[Any], x_N: Sequence[int], turn: Turn, view: View) -> TokenTable:
