@@ -325,6 +325,12 @@ def test_an_empty_text_says_nothing_of_learning(runs: Path) -> None:
     assert octavo.inspect(runs / "counts", "").to_json() == {"runs": [], "surprisal": []}
 
 
+def test_one_token_makes_no_curve(runs: Path) -> None:
+    run = octavo.load(runs / "counts")
+    assert "so far" not in Page(inspect_page([inspect_run(run, "t")], "t", "")).text
+    assert "so far" in Page(inspect_page([inspect_run(run, "th")], "th", "")).text
+
+
 def run_of_bytes(model: LanguageModel[Any]) -> Run:
     return Run(model, Byte(), {}, None)
 

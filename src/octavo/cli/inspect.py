@@ -159,12 +159,14 @@ def _print_adaptation(one: Inspection, name: str) -> None:
     """The two readings of a model that learns while it reads, and of a mixture how its experts did."""
     if one.adaptation is None:
         return
-    print(f"{name} learns while it reads ({one.adaptation.policy}); the text read twice in a row")
+    print(f"{name} learns while it reads: the text read twice in a row")
     print_table(*readings_table(one.adaptation))
+    print(f"policy: {one.adaptation.policy}")
     summary = summary_table(one.experts) if one.experts else None
     if summary:
         print(f"\n{summary.caption}")
         print_table(summary.titles, summary.rows)
+    print()
     if one.adaptation.truncated:
         note(limit_note(one.adaptation))
 

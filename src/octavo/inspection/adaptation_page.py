@@ -28,7 +28,7 @@ WHAT_IS_LEARNT = (
     "holds of the first; the rest of the model's gain is learning. Begin stands in front of each reading."
 )
 OF_PARTS = "Each of the mixture's parts is read by itself, fixed: a mixture whose experts learn has no fixed form."
-SO_FAR = "Bits per byte of the text so far. Where the curve of a model ends, it is the score of the whole text."
+SO_FAR = "Bits per byte of the text so far. Where a curve ends, it is the score of all that was read."
 
 
 def adaptation_section(one: Inspection, name: str) -> Markup:
@@ -68,6 +68,9 @@ def in_digits(value: float, digits: int = 2) -> str:
 
 
 def _curve(found: Adaptation) -> Markup:
+    if len(found.places) < 2:
+        return Markup()
+
     def series(name: str, one: TwoReadings, second: bool = False) -> Series:
         values = found.curve(one.second_N if second else one.first_N)
         return Series(name, list(zip(found.bytes_read, values, strict=True)))

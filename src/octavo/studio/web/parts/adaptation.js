@@ -35,7 +35,7 @@ export async function adaptationView(place, request, tokens, signal) {
     plainTable("Bits per byte of both readings", ["bits per byte", "first reading", "second reading", "saved"],
       data.readings.map((one) => [one.name, ...one.bits_per_byte.map(inDigits), saved(one.bits_per_byte)])),
     h("p", { class: "quiet small" }, `How it learns: ${data.policy}.`),
-    chart.element,
+    data.curve_bytes.length > 1 && chart.element,
     data.truncated && h("p", { class: "quiet" }, `Only the first ${data.bytes.length} tokens are read twice.`),
     h("h2", {}, "The second reading"), coloured(), legend(), h("div", { class: "beside" }, second.place, card),
   ]);
