@@ -112,19 +112,25 @@ class ForeignAdaptive(Bag):
     adaptive = True
 
 
-def test_fixed_forms_are_scored_in_windows_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = DynamicEvaluation(recurrent(GRU), AdaptiveConfig(segment=5))
-    monkeypatch.setattr(GRU, "max_scored_tokens", 3)
-    expected_N = model.base.score(torch.tensor([READ]))[0]
-    torch.testing.assert_close(model.fixed_log_probs(torch.tensor(READ)), expected_N, rtol=1e-12, atol=0)
-    [_, fixed] = fixed_readings(adaptively_mixed(adaptive_ngram(order=2), recurrent(GRU)), torch.tensor(READ))
-    np.testing.assert_allclose(fixed.first_N, expected_N.numpy() / -math.log(2), rtol=1e-12)
+@pytest.mark.parametrize("base", [recurrent(GRU), gpt(), gpt(positions="learned", norm="layer", bias=True)])
+def test_windows_of_fixed_models_do_not_change_their_costs(
+    base: LanguageModel[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptation, "FIXED_WINDOW", 3)
+    for model in (DynamicEvaluation(base, AdaptiveConfig(segment=5)), adaptively_mixed(base, adaptive_ngram(order=2))):
+        fixed = fixed_readings(model, torch.tensor(READ))[0]
+        first, second = by_steps(base, READ)
+        np.testing.assert_allclose(fixed.first_N, first, rtol=1e-9)
+        np.testing.assert_allclose(fixed.second_N, second, rtol=1e-9)
 
 
 def test_a_model_that_does_not_learn_is_its_own_fixed_form_and_an_adaptive_one_may_have_none() -> None:
     plain = recurrent(GRU).fixed_log_probs(torch.tensor(READ))
     assert plain is not None
     assert torch.equal(plain, recurrent(GRU).score(torch.tensor([READ]))[0])
+    learns = DynamicEvaluation(recurrent(GRU), AdaptiveConfig(segment=5)).fixed_log_probs(torch.tensor(READ))
+    assert learns is not None
+    assert torch.equal(learns, plain)
     bag = Bag.fit(text(), BagConfig(), VOCAB)
     foreign = ForeignAdaptive(bag.config, VOCAB)
     assert foreign.fixed_log_probs(torch.tensor(READ)) is None

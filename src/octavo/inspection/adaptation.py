@@ -32,11 +32,12 @@ from octavo.io.cooperative import Turn
 from octavo.io.progress import Advance
 from octavo.models import spec_of
 from octavo.models.adaptive_mix_views import unique
+from octavo.models.dynamic_evaluation import as_trained
 from octavo.models.mix import short_title
 from octavo.scoring.token_costs import checked_bits, token_bits
 
 MAX_TOKENS = 20_000  # of a text that are read twice
-WINDOW = 512  # tokens of a turn
+WINDOW, FIXED_WINDOW = 512, 4096  # tokens of a turn: of a model that learns, and of one that does not
 CURVE_POINTS = 60
 LEARNING = "learns while it reads"
 Bits = NDArray[np.float64]
@@ -135,9 +136,9 @@ def fixed_readings(model: LanguageModel[Any], x_N: Tensor, turn: Turn = nullcont
     parts = spec_of(model).parts(model)
     names = unique([f"fixed: {short_title(part)}" for part in parts]) if parts else ("fixed: as trained",)
     x_M, found = twice(x_N, model.begin), []
-    for name, part in zip(names, parts or (model,), strict=True):
+    for name, part in zip(names, map(as_trained, parts or (model,)), strict=True):
         if not part.adaptive:
-            bits_M = _read_on(part, x_M, part.max_scored_tokens, turn, lambda tokens: None)
+            bits_M = _read_on(part, x_M, min(FIXED_WINDOW, part.max_scored_tokens), turn, lambda tokens: None)
         else:
             with turn(), eval_mode(part):
                 logp_M = part.fixed_log_probs(x_M)

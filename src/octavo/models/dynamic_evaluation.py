@@ -133,15 +133,9 @@ class DynamicEvaluation(LanguageModel[AdaptiveState]):
             rows.append((torch.cat(parts, 1), reader.state))
         return torch.cat([logp_1T for logp_1T, _ in rows]), joined([one for _, one in rows])
 
-    @torch.no_grad()
-    def fixed_log_probs(self, x_N: Tensor) -> Tensor:
+    def fixed_log_probs(self, x_N: Tensor) -> Tensor | None:
         """By the network as it was trained."""
-        x_1N, state, width = self.prepend_begin(x_N[None]), self.base.start(1), self.base.max_scored_tokens
-        parts = [torch.zeros(0, dtype=torch.float64, device=x_N.device)]
-        for start in range(0, len(x_N), width):
-            logp_1W, state = self.base.token_log_probs(state, x_1N[:, start : start + width + 1])
-            parts.append(logp_1W[0].double())
-        return torch.cat(parts)
+        return self.base.fixed_log_probs(x_N)
 
     def session(self, state: AdaptiveState, tokens: int = 1 << 30) -> Session[AdaptiveState]:
         """One that reads with the network's own session between two steps; several rows go step by step."""
@@ -209,11 +203,16 @@ def joined(rows: list[Any]) -> Any:
     return state_from(rows[0], [torch.cat(one) for one in zip(*map(tensors_of, rows), strict=True)])
 
 
+def as_trained(model: LanguageModel[Any]) -> LanguageModel[Any]:
+    """The network that learns while it reads, as it was trained; any other model is given back."""
+    return model.base if isinstance(model, DynamicEvaluation) else model
+
+
 def can_adapt(model: LanguageModel[Any]) -> bool:
     """Whether this is a network that `adapted` makes learn while it reads, or has; False for any other model."""
     from octavo.models import spec_of
 
-    model = model.base if isinstance(model, DynamicEvaluation) else model
+    model = as_trained(model)
     dtypes = {weight.dtype for weight in model.parameters()}
     return not model.adaptive and spec_of(model).trained_by_gradient and dtypes in ({torch.float32}, {torch.float64})
 
