@@ -212,6 +212,8 @@ def test_the_expert_that_gave_most_wins_and_of_equals_the_shortest() -> None:
     for n, (detail, bits_I) in enumerate(zip(table.details, costs.bits_NI.tolist(), strict=True)):
         assert detail.shade == bits_I.index(min(bits_I))
         assert [row[2] for row in detail.rows] == [f"{bits:.2f}" for bits in (*bits_I, costs.bits_N[n])]
+        assert max(detail.shares) == 1
+        assert detail.shares[0] == pytest.approx(2 ** (min(*bits_I, costs.bits_N[n]) - bits_I[0]))
     # A context that nobody has continued says what the shorter one says, to the last bit.
     assert any(row[1] == row[2] for row in costs.bits_NI.tolist())
     rows = part_summaries(table)

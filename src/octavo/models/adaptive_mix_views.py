@@ -83,12 +83,14 @@ def expert_table(model: AdaptiveMix, x_N: Sequence[int]) -> TokenTable:
 
 
 def _detail(names: Sequence[str], winner: int, bits_I: Sequence[float], bits: float) -> TokenDetail:
-    rows = [(name, f"{2**-cost:.4f}", _in_digits(cost)) for name, cost in zip(names, bits_I, strict=True)]
+    """The experts' rows and last the mixture's; bars are shares of the largest of their probabilities."""
+    costs, least = (*bits_I, bits), min(*bits_I, bits)
+    rows = tuple(
+        (name, f"{2**-cost:.4f}", _in_digits(cost)) for name, cost in zip((*names, MIXTURE), costs, strict=True)
+    )
     title = f"{_in_digits(bits)} bits; of the experts, {names[winner]} gave it most: {_in_digits(bits_I[winner])} bits"
-    return TokenDetail(
-        winner, title, (*rows, (MIXTURE, f"{2**-bits:.4f}", _in_digits(bits))),
-        tuple(2**-cost for cost in (*bits_I, bits)), part_bits=(*bits_I, bits),
-    )  # fmt: skip
+    shares = tuple(2 ** (least - cost) if math.isfinite(cost) else 0.0 for cost in costs)
+    return TokenDetail(winner, title, rows, shares, part_bits=costs)
 
 
 def _in_digits(bits: float) -> str:
