@@ -47,6 +47,8 @@ MADE: dict[str, str] = {  # {t}: where the texts lie
     "linear": f"train linear {{t}}/text.txt {GPT}",
     "dense": f"train synthesizer {{t}}/text.txt {GPT}",
     "mixed": "train mix {t}/text.txt --parts {r}/kn {r}/bag",
+    "counting": "train ngram {t}/text.txt --adaptive --order 4 --tokenizer char",
+    "weighing": "train mix {t}/text.txt --adaptive --parts {r}/counting {r}/gru",
     "moods": "classify train linear {t}/moods.tsv",
     "averaged": "classify train dan {t}/moods.tsv --epochs 2",
     "stripes": f"train vit {{t}}/stripes {SIGHT}",

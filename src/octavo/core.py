@@ -106,6 +106,10 @@ class LanguageModel(nn.Module, Generic[S]):
         """log p(x_t | x_<t) of every token, the first included."""
         return self.token_log_probs(self.start(len(x_BT)), self.prepend_begin(x_BT))[0]
 
+    def fixed_log_probs(self, x_N: Tensor) -> Tensor | None:
+        """log p of each token of a text by one that learns nothing from it; None where an adaptive model cannot say."""
+        return None if self.adaptive else self.score(x_N[None])[0]
+
     def prepend_begin(self, x_BT: Tensor) -> Tensor:
         """The sequences with the begin token put in front."""
         return torch.cat([x_BT.new_full((len(x_BT), 1), self.begin), x_BT], 1)

@@ -34,7 +34,7 @@ THEMES = {  # the notebook's element, the system's scheme, and the scheme that m
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = make_runs(tmp_path_factory.mktemp("runs"), "kn", "bag", "gru", "gpt", "moods")
+    root = make_runs(tmp_path_factory.mktemp("runs"), "kn", "bag", "gru", "gpt", "counting", "moods")
     people = root.parent / f"{root.name}-texts" / "people"
     assert main(["train", "facts", str(people), *SURE.split(), "--out", str(root / "facts")]) == 0
     return root
@@ -46,6 +46,7 @@ def views(runs: Path) -> dict[str, View]:
         "read": notebook.read(runs / "kn", HOSTILE),
         "two": notebook.read(load(runs / "kn"), HOSTILE, other=str(runs / "gru")),
         "kn": notebook.inside(runs / "kn", HOSTILE),
+        "counting": notebook.inside(runs / "counting", HOSTILE),
         "bag": notebook.inside(runs / "bag", HOSTILE),
         "gru": notebook.inside(runs / "gru", HOSTILE[:30]),
         "gpt": notebook.inside(runs / "gpt", HOSTILE[:30]),

@@ -8,9 +8,11 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.eval import Adaptive, AdaptiveLearningRate, AdaptiveSegment
 from octavo.cli.flags import MaybeNewPath
 from octavo.cli.output import Output, note, print_table, write_page
 from octavo.errors import UserError
+from octavo.inspection.adaptation_page import BEST_EXPERT, limit_note, readings_table, token_rows
 from octavo.inspection.api import (
     RunDescription,
     TextInspection,
@@ -23,19 +25,27 @@ from octavo.inspection.attention_page import depth_table, heads_table
 from octavo.inspection.gradient_flow import SHORTEST
 from octavo.inspection.inspection import Inspection, has_inspection, inspect_run
 from octavo.inspection.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
+from octavo.inspection.surprisal import Surprise
+from octavo.inspection.token_tables import summary_table
 from octavo.models import name_of, spec_of
+from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.run import load
 from octavo.tasks.task import find_task
 
 RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...", help_behavior_hint="(at least one)")]
 
 
-def inspect(runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, back: int | None = None) -> Output:
+def inspect(
+    runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, back: int | None = None,
+    adaptive: Adaptive = False, adaptive_learning_rate: AdaptiveLearningRate = None,
+    adaptive_segment: AdaptiveSegment = None,
+) -> Output:  # fmt: skip
     """What a run is; with --text, the surprisal of each token, and the model's views: gates, attention, gradient flow.
 
     Several runs are set side by side: their gates, or what their heads attend to and what each layer would predict
     (the logit lens); and how much of the loss's gradient arrives t steps back. --out or --back ask for the same of one
-    run. With --json, attention maps are over the first 64 tokens.
+    run. With --json, attention maps are over the first 64 tokens. A model that learns while it reads, as a network does
+    with --adaptive, reads the text twice: each token's cost at both readings, beside that for fixed models.
 
     Example: octavo inspect runs/kn7 --text "to be or not to be"
 
@@ -50,7 +60,10 @@ def inspect(runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, b
     if text is None and (len(runs) > 1 or out is not None or back is not None):
         asked = "several runs" if len(runs) > 1 else "--out" if out is not None else "--back"
         raise UserError(f'there must be a text with {asked}; add --text "..."')
-    loaded = [load(run) for run in runs]
+    settings = (adaptive, adaptive_learning_rate, adaptive_segment)
+    if text is None and settings != (False, None, None):
+        raise UserError('there must be a text with --adaptive; add --text "..."')
+    loaded = [adaptive_run(load(run), *settings) for run in runs]
     if text is None:
         return show_description(describe_run(loaded[0]))
     if len(runs) == 1 and out is None and back is None:
@@ -60,22 +73,29 @@ def inspect(runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, b
     if out is not None:
         command = ["octavo", "inspect", *(one.name for one in inspections), "--text", text, "--out", out]
         command += ["--back", str(back)] if back is not None else []
+        command += ["--adaptive"] if adaptive else []
+        command += ["--adaptive-learning-rate", f"{adaptive_learning_rate:g}"] if adaptive_learning_rate else []
+        command += ["--adaptive-segment", str(adaptive_segment)] if adaptive_segment else []
         write_page(out, inspect_page(inspections, text, shlex.join(command)))
     return Output(lambda: inspections_json(inspections, text), lambda: print_inspections(inspections))
 
 
 def _print_tokens(seen: TextInspection) -> None:
-    rows = [
-        (one.token, f"{one.bits:.2f}", str(one.rank), "" if one.context is None else str(one.context),
-         "  ".join(f"{token} {p:.0%}" for token, p in one.candidates))
-        for one in seen.surprisal
-    ]  # fmt: skip
-    print_table(("token", "bits", "rank", "context used", "expected"), rows, left=(0, 4))
-    print(f"{seen.bits:.1f} bits for {seen.bytes} bytes")
+    read_twice = [one for one in seen.inspections if one.adaptation is not None]
+    if read_twice:
+        titles, costs = token_rows(read_twice[0])
+        rows = [(*row, _expected(token)) for row, token in zip(costs, seen.surprisal, strict=False)]
+        words = (0, *range(len(titles) - (titles[-1] == BEST_EXPERT), len(titles) + 1))
+        print_table((*titles, "expected"), rows, left=words)
+    else:
+        _print_surprisal(seen)
+    print(f"{seen.bits:.1f} bits for {seen.bytes} bytes" + (", as the model learns" if read_twice else ""))
     run = seen.runs[0]
     if seen.inspections:
         print()
         print_inspections(seen.inspections)
+    elif run.model.adaptive:
+        note("there is nothing to learn from: the text is empty")
     elif has_inspection(run):
         note(
             f"gates, attention and gradients need a text of at least {SHORTEST} tokens: this has {len(seen.surprisal)}"
@@ -83,6 +103,18 @@ def _print_tokens(seen: TextInspection) -> None:
     else:
         views = ", ".join(view.title.lower() for view in spec_of(run.model).views) or "no views"
         note(f"a {name_of(run.model)} has no gates, attention or gradient flow; in the studio: {views}")
+
+
+def _print_surprisal(seen: TextInspection) -> None:
+    rows = [
+        (one.token, f"{one.bits:.2f}", str(one.rank), "" if one.context is None else str(one.context), _expected(one))
+        for one in seen.surprisal
+    ]
+    print_table(("token", "bits", "rank", "context used", "expected"), rows, left=(0, 4))
+
+
+def _expected(one: Surprise) -> str:
+    return "  ".join(f"{token} {p:.0%}" for token, p in one.candidates)
 
 
 def show_description(description: RunDescription) -> Output:
@@ -107,6 +139,7 @@ def print_inspections(inspections: Sequence[Inspection]) -> None:
     """The tables: of each run its gates, its heads and its logit lens, then the gradients of all."""
     for one, name in zip(inspections, labels(inspections), strict=True):
         _print_attention(one, name)
+        _print_adaptation(one, name)
         if one.rows:
             print(f"gates of {name}, over {len(one.tokens):,} tokens, the begin token included")
             print_table(*gate_table(one), left=(1, 5))
@@ -118,8 +151,24 @@ def print_inspections(inspections: Sequence[Inspection]) -> None:
         if any(one.flow and one.flow.depths for one in inspections):
             print("of a transformer: with respect to the embedding of the token t back, and to each layer's output")
         print_table(*flow_table(inspections, theory(inspections)), left=(0, 1))
-    if shortest := fewest(inspections):
+    if shortest := fewest([one for one in inspections if one.adaptation is None]):
         note(f"only the first {shortest:,} tokens were read")
+
+
+def _print_adaptation(one: Inspection, name: str) -> None:
+    """The two readings of a model that learns while it reads, and of a mixture how its experts did."""
+    if one.adaptation is None:
+        return
+    print(f"{name} learns while it reads: the text read twice in a row")
+    print_table(*readings_table(one.adaptation))
+    print(f"policy: {one.adaptation.policy}")
+    summary = summary_table(one.experts) if one.experts else None
+    if summary:
+        print(f"\n{summary.caption}")
+        print_table(summary.titles, summary.rows)
+    print()
+    if one.adaptation.truncated:
+        note(limit_note(one.adaptation))
 
 
 def _print_attention(one: Inspection, name: str) -> None:

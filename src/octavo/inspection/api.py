@@ -9,16 +9,19 @@ from typing import Any
 
 from octavo.config import plain_json, rounded
 from octavo.errors import UserError
+from octavo.inspection.adaptation import adaptation_json
 from octavo.inspection.attention_maps import heads_of
 from octavo.inspection.doctor import Diagnosis, examine
 from octavo.inspection.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
 from octavo.inspection.inspection import Inspection, has_inspection, inspect_run
 from octavo.inspection.page import gradient_flow_section, inside_section, labels, surprisal_section, theory
 from octavo.inspection.surprisal import Surprise, surprises
+from octavo.inspection.token_tables import part_summaries
 from octavo.io.files import thousands
 from octavo.io.run_folder import SAMPLES
 from octavo.models import name_of, parameter_count, spec_of
 from octavo.pages.sections import details, facts, notebook_view, paragraph
+from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.api import open_run
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.run import Run
@@ -111,7 +114,8 @@ class TextInspection:
 
 
 def inspect(
-    run: Any, text: str | None = None, *, back: int | None = None
+    run: Any, text: str | None = None, *, back: int | None = None, adaptive: bool = False,
+    adaptive_learning_rate: float | None = None, adaptive_segment: int | None = None,
 ) -> Any:  # fmt: skip
     """Look inside a run: what it is, or with a text, what it makes of every token.
 
@@ -119,11 +123,15 @@ def inspect(
         run: A run of any task, or the path of its folder; with a text also several language models, side by side.
         text: A short text to read. Without one, the run is described.
         back: How many steps the gradient is followed back; by default half of the text, and at most 40.
+        adaptive: Let a network learn while it reads the text.
+        adaptive_learning_rate: Of that; without it, the same as of `evaluate`.
+        adaptive_segment: Tokens read between two steps of that.
 
     Returns:
         Without a text, a description of the run. Of a language model with a text, the surprisal of each token and the
-        views of the model: gates, attention, logit lens, gradient flow. Of a classifier, what each word contributed;
-        of a translator, the alignment. Each is shown as HTML by a notebook and has `to_json()`.
+        views of the model: gates, attention, logit lens, gradient flow; of one that learns while it reads, the cost of
+        the text at a first and at a second reading, and beside it that of fixed models. Of a classifier, what each word
+        contributed; of a translator, the alignment. Each is shown as HTML by a notebook and has `to_json()`.
 
     Raises:
         UserError: The text is empty, or there is nothing to show of this run.
@@ -140,6 +148,8 @@ def inspect(
     runs = [open_run(one) for one in (run if isinstance(run, list | tuple) else [run])]
     if not runs or not all(isinstance(one, TrainedRun) for one in runs):
         raise UserError(f"inspect needs runs, or the paths of their folders: {run!r}; get one with octavo.load(PATH)")
+    if adaptive or adaptive_learning_rate is not None or adaptive_segment is not None:
+        runs = [_adaptive(one, text, adaptive, adaptive_learning_rate, adaptive_segment) for one in runs]
     if text is None:
         if len(runs) > 1 or back is not None:
             raise UserError("there must be a text for several runs and for back; give one, such as 'To be, or not'")
@@ -154,13 +164,22 @@ def inspect(
     return inspect_text(runs, text, back)
 
 
+def _adaptive(run: Any, text: str | None, adaptive: bool, learning_rate: float | None, segment: int | None) -> Run:
+    """The run with a network that learns while it reads the text."""
+    if text is None or not isinstance(run, Run):
+        what = "there is no text" if text is None else f"{run.name} is a run of {run.task}"
+        raise UserError(f"adaptive is for language models that read a text: {what}; leave it out")
+    return adaptive_run(run, adaptive, learning_rate, segment)
+
+
 def inspect_text(runs: Sequence[Run], text: str, back: int | None = None) -> TextInspection:
     """The surprisal of a text's tokens under a single run, and the views of every run."""
     first = runs[0]
     data = apply(first.record.get("preprocess", ()), text.encode("utf-8", "surrogateescape"))
     alone = len(runs) == 1
     tokens = tuple(surprises(first.model, first.tokenizer, data)) if alone else ()
-    if alone and back is None and not (has_inspection(first) and len(tokens) >= SHORTEST):
+    shortest = 1 if first.model.adaptive else SHORTEST
+    if alone and back is None and not (has_inspection(first) and len(tokens) >= shortest):
         return TextInspection(text, tuple(runs), tokens, len(data), ())
     return TextInspection(text, tuple(runs), tokens, len(data), tuple(inspect_run(run, text, back) for run in runs))
 
@@ -211,7 +230,8 @@ def inspections_json(inspections: Sequence[Inspection], text: str) -> dict[str, 
     return {
         "text": text.encode("utf-8", "backslashreplace").decode(),
         "runs": [
-            {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "truncated": one.truncated,
+            {"run": one.name, "model": name_of(one.run.model), "adaptive": one.run.model.adaptive,
+             "tokens": list(one.tokens), "truncated": one.truncated,
              **rounded(_views_as_json(one), DIGITS), **_flow_as_json(one.flow)}
             for one in inspections
         ],
@@ -238,6 +258,15 @@ def _views_as_json(one: Inspection) -> dict[str, Any]:
              "map": [row[: t + 1] for t, row in enumerate(head.a_TS[:mapped, :mapped].tolist())]}
             for head in heads
         ]}  # fmt: skip
+    if one.adaptation is not None:
+        found["adaptation"] = plain_json(adaptation_json(one.adaptation))
+    if one.experts is not None:
+        found["experts"] = {
+            "parts": plain_json([{"name": part.name, "won": part.won, "bits_per_token": part.bits}
+                                 for part in part_summaries(one.experts)]),
+            "best": [one.experts.parts[int(detail.shade)] for detail in one.experts.details],
+            "bits": plain_json([detail.part_bits for detail in one.experts.details]),
+        }  # fmt: skip
     if one.layers:
         found["logit_lens"] = [
             {"depth": layer.depth, "name": layer.name, "bits_per_token": layer.bits, "accuracy": layer.right,

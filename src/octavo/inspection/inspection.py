@@ -18,12 +18,16 @@ from numpy.typing import NDArray
 
 from octavo.core import eval_mode
 from octavo.errors import UserError
+from octavo.inspection.adaptation import MAX_TOKENS as ADAPTATION_TOKENS
+from octavo.inspection.adaptation import Adaptation, read_adaptation
 from octavo.inspection.attention_maps import Reads, attention_over, head_count, heads_of, in_words, most_tokens
 from octavo.inspection.gradient_flow import Flow, default_back, gradient_flow
+from octavo.inspection.token_tables import token_table
 from octavo.inspection.views import find_view, layer_predictions, token_rows
 from octavo.io.cooperative import Turn, in_turns
+from octavo.io.progress import progress
 from octavo.models import spec_of
-from octavo.models.views import LayerPrediction, TokenMaps, TokenRow, View
+from octavo.models.views import LayerPrediction, TokenMaps, TokenRow, TokenTable, View
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
@@ -47,6 +51,8 @@ class Inspection:
     maps: TokenMaps | None = None  # attention
     layers: tuple[LayerPrediction, ...] = ()  # the logit lens
     flow: Flow | None = None  # gradient flow
+    adaptation: Adaptation | None = None  # of a model that learns while it reads: the text read twice
+    experts: TokenTable | None = None  # of such a mixture: what each expert gives each token
 
     @property
     def name(self) -> str:
@@ -70,8 +76,8 @@ def tokens_of(run: Run, text: str) -> list[int]:
 
 
 def has_inspection(run: Run) -> bool:
-    """Whether the model has a view that tables and pages can show."""
-    return any(view.kind in SHOWN_KINDS for view in spec_of(run.model).views)
+    """Whether the model has something that tables and pages can show."""
+    return run.model.adaptive or any(view.kind in SHOWN_KINDS for view in spec_of(run.model).views)
 
 
 def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
@@ -79,6 +85,8 @@ def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
     whole, model = tokens_of(run, text), run.model
     if not whole:
         raise UserError("there is nothing to read: the text is empty; give a sentence or two as --text")
+    if model.adaptive:
+        return _inspect_adaptive(run, whole, back)
     if not has_inspection(run):
         spec = spec_of(model)
         others = ", ".join(view.title.lower() for view in spec.views)
@@ -95,6 +103,21 @@ def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
         attention_over(model, x_T) if find_view(model, "token-maps") else None,
         layer_predictions(model, x_T) if find_view(model, "layers") else (), flow,
     )  # fmt: skip
+
+
+def _inspect_adaptive(run: Run, whole: list[int], back: int | None) -> Inspection:
+    """A model that learns while it reads: its weights or counts change, so what is shown is what learning does."""
+    if back is not None:
+        raise UserError(f"a gradient is followed back through fixed weights, and {run.name} learns while it reads: "
+                        f"back={back}; leave it out, or leave --adaptive out")  # fmt: skip
+    sizes = run.tokenizer.token_bytes
+    with progress(f"{run.name} reads twice", 2 * min(len(whole), ADAPTATION_TOKENS), "tokens") as advance:
+        found = read_adaptation(run.model, whole, lambda token: len(sizes(token)), advance=advance)
+    tokens = (BEGIN, *(display_token(run.tokenizer, token) for token in found.x_N))
+    experts = None
+    if spec_of(run.model).parts(run.model) and find_view(run.model, "token-table"):
+        experts = token_table(run.model, found.x_N, lambda token: display_token(run.tokenizer, token))
+    return Inspection(run, tokens, found.truncated, adaptation=found, experts=experts)
 
 
 MAX_WEIGHTS = 1 << 26  # of all maps of a text, in single precision: 256 MB

@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from markupsafe import Markup
 
+from octavo.inspection.adaptation_page import adaptation_section
 from octavo.inspection.attention_page import attention_parts, logit_lens_part, three_digits
 from octavo.inspection.gradient_flow import SCALES, Activation, Flow, Norms, in_words, orthogonal_flow, rate, relative
 from octavo.inspection.inspection import Inspection
@@ -165,7 +166,9 @@ def surprisal_section(tokens: Sequence[Surprise], title: str) -> Markup:
 
 
 def inside_section(one: Inspection, name: str) -> Markup:
-    """The views of one run over the text: its gates, its attention, its logit lens."""
+    """The views of one run over the text: its gates, its attention, its logit lens; or what it learns from it."""
+    if one.adaptation is not None:
+        return adaptation_section(one, name)
     parts = [paragraph(f"{title_of(one.run)}. {one.read:,} tokens were read; {BEGIN} opens the text.")]
     if one.rows:
         parts += _gates(one)

@@ -24,6 +24,7 @@ from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
 
 CANDIDATES = 3
+ADAPTIVE_PIECE = 512  # tokens of a turn that are read and learnt from
 PIECE = 256  # tokens read at once: their distributions take memory
 MAX_PROBABILITIES = 1 << 20  # of an n-gram model, by one look-up: few tokens make calls cost more than look-ups
 CACHED_PROBABILITIES, MIN_DISTRIBUTIONS = 1 << 17, 16  # of these, made at once
@@ -64,7 +65,7 @@ def read(
     none, found = torch.zeros(0), [_nothing(count)]
     state = model.start(1)
     whole = window_tokens(model, len(x_N) + 1)  # as scoring reads it, so that the sum of the bits is the score
-    longest = max_batch_tokens(model) if counts else whole
+    longest = max_batch_tokens(model) if counts else min(whole, ADAPTIVE_PIECE) if model.adaptive else whole
     for start in range(0, len(x_N), longest):
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():

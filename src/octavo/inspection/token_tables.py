@@ -24,7 +24,7 @@ from octavo.inspection.views import call_source, require_view
 from octavo.io.cooperative import Turn
 from octavo.models import Mix, NGram
 from octavo.models.mix import short_title
-from octavo.models.views import TokenDetail, TokenTable, View
+from octavo.models.views import Table, TokenDetail, TokenTable, View
 
 PIECE = 256  # tokens of a turn
 
@@ -195,11 +195,47 @@ def votes_table(model: Any, x_N: Sequence[int], turn: Turn, view: View) -> Token
         most = given.index(max(given))
         title = f"{_costs(p)}, most of it from {parts[most]}"
         shares = tuple(share / p if p > 0 else 0.0 for share in given)
-        details.append(TokenDetail(most, title, (*rows, ("p", "", "", _short(p))), (*shares, 0.0), notes))
+        bits = tuple(-math.log2(each) if each > 0 else math.inf for each in (*part_p, p))
+        details.append(TokenDetail(most, title, (*rows, ("p", "", "", _short(p))), (*shares, 0.0), notes, bits))
     return TokenTable(
         "Colour: the part that gave most to the token's probability. Choose a token.",
         ("part", "its p", "weight", "gives to p"), tuple(details), parts=parts,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PartSummary:
+    """How one part of a mixture did over a text."""
+
+    name: str
+    won: float | None
+    """The share of tokens to which it gave most; None of the whole mixture."""
+    bits: float
+    """What a token costs by it alone, on average."""
+
+
+def part_summaries(table: TokenTable) -> tuple[PartSummary, ...]:
+    """Of a table whose tokens are tinted by part: each part, and last the whole mixture."""
+    if not table.details or not all(detail.part_bits for detail in table.details):
+        return ()
+    N, winners = len(table.details), [int(detail.shade) for detail in table.details]
+    means = [math.fsum(column) / N for column in zip(*(detail.part_bits for detail in table.details), strict=True)]
+    shares = [winners.count(i) / N for i in range(len(table.parts))]
+    return tuple(map(PartSummary, (*table.parts, "mixture"), (*shares, None), means))
+
+
+def summary_table(table: TokenTable) -> Table | None:
+    """The same in cells; None where the parts' costs are not known."""
+    found = part_summaries(table)
+    if not found:
+        return None
+    rows = tuple((one.name, "" if one.won is None else f"{one.won:.1%}", _mean_bits(one.bits)) for one in found)
+    caption = "How often each part gave the token most, and what a token costs by it alone."
+    return Table(caption, ("part", "tokens won", "bits per token"), rows)
+
+
+def _mean_bits(bits: float) -> str:
+    return f"{bits:.3f}" if math.isfinite(bits) else "infinite"
 
 
 def unigram_table(model: LanguageModel[Any], x_N: Sequence[int], turn: Turn, view: View) -> TokenTable:

@@ -24,6 +24,7 @@ from octavo.models import context_tables as contexts
 from octavo.models import mixing_loops as loops
 from octavo.models.adaptive_mix_coder import AdaptiveMixCoder
 from octavo.models.adaptive_mix_session import AdaptiveMixSession, MixReader
+from octavo.models.adaptive_mix_views import EXPERTS
 from octavo.models.context_reader import SAVED, ContextReader, first_tables, id_kinds, loaded_tables
 from octavo.models.dynamic_evaluation import AdaptiveConfig, adapted
 from octavo.models.mix import check_parts, short_title
@@ -287,7 +288,7 @@ def expert_names(part: LanguageModel[Any]) -> list[str]:
 
 SPEC = ModelSpec(
     "adaptive-mix", "adaptive mixture", "a mixture of trained runs whose weights are learnt while it reads", "mixture",
-    AdaptiveMix, AdaptiveMixConfig, fitting="mixture", details=_weights,
+    AdaptiveMix, AdaptiveMixConfig, fitting="mixture", details=_weights, views=(EXPERTS,),
     candidates=lambda seconds, device: [Candidate("mix-adaptive", "adaptive mixture", "adaptive-mix")],
     summarise=lambda model, tokens: f"adaptive mix of {', '.join(map(short_title, model.parts))} of {tokens}",
     parts=lambda model: model.parts,

@@ -133,6 +133,10 @@ class DynamicEvaluation(LanguageModel[AdaptiveState]):
             rows.append((torch.cat(parts, 1), reader.state))
         return torch.cat([logp_1T for logp_1T, _ in rows]), joined([one for _, one in rows])
 
+    def fixed_log_probs(self, x_N: Tensor) -> Tensor | None:
+        """By the network as it was trained."""
+        return self.base.fixed_log_probs(x_N)
+
     def session(self, state: AdaptiveState, tokens: int = 1 << 30) -> Session[AdaptiveState]:
         """One that reads with the network's own session between two steps; several rows go step by step."""
         if is_tracing() or len(state.seen_BS) != 1:
@@ -197,6 +201,20 @@ def joined(rows: list[Any]) -> Any:
     if len(rows) == 1:
         return rows[0]
     return state_from(rows[0], [torch.cat(one) for one in zip(*map(tensors_of, rows), strict=True)])
+
+
+def as_trained(model: LanguageModel[Any]) -> LanguageModel[Any]:
+    """The network that learns while it reads, as it was trained; any other model is given back."""
+    return model.base if isinstance(model, DynamicEvaluation) else model
+
+
+def can_adapt(model: LanguageModel[Any]) -> bool:
+    """Whether this is a network that `adapted` makes learn while it reads, or has; False for any other model."""
+    from octavo.models import spec_of
+
+    model = as_trained(model)
+    dtypes = {weight.dtype for weight in model.parameters()}
+    return not model.adaptive and spec_of(model).trained_by_gradient and dtypes in ({torch.float32}, {torch.float64})
 
 
 def adapted(model: LanguageModel[Any], adaptation: AdaptiveConfig | None = None) -> LanguageModel[Any]:

@@ -154,6 +154,8 @@ class TokenDetail:
     shares: tuple[float, ...] = ()
     """The bar at the end of each row, from 0 to 1."""
     notes: tuple[str, ...] = ()
+    part_bits: tuple[float, ...] = ()
+    """With `TokenTable.parts`: the token's cost by each part alone, and last by the whole model."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from octavo.inspection.attention_maps import most_tokens
 from octavo.inspection.attention_page import CONTEXT_LEFT
 from octavo.inspection.gradient_flow import SCALES, SHORTEST, default_back, gradient_flow, in_words, rate, relative
 from octavo.inspection.inspection import MAX_TOKENS, AttentionBytes, attention_bytes, tokens_of
-from octavo.inspection.token_tables import token_table
+from octavo.inspection.token_tables import summary_table, token_table
 from octavo.inspection.views import layer_predictions, require_view, token_rows
 from octavo.io.cooperative import in_turns
 from octavo.models import spec_of
@@ -245,9 +245,13 @@ def units(ticket: Ticket, studio: Studio, cache: ResultCache[TokenRows], asked: 
 
 
 def table(ticket: Ticket, studio: Studio, asked: ViewRequest) -> dict[str, Any]:
-    """A table for each token: a back-off path, the votes of a mixture."""
+    """A table for each token: a back-off path, the votes of a mixture.
+
+    summary: of a mixture, how its parts did over the whole text; else null.
+    """
     run, view, x_N, shown = _open(ticket, studio, asked, "token-table")
-    return {**shown, **asdict(token_table(run.model, x_N, lambda token: token_text(run, token), ticket.turn, view))}
+    found = token_table(run.model, x_N, lambda token: token_text(run, token), ticket.turn, view)
+    return {**shown, **asdict(found), "summary": summary_table(found)}
 
 
 def layers(ticket: Ticket, studio: Studio, asked: ViewRequest) -> dict[str, Any]:

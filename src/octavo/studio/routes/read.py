@@ -1,4 +1,5 @@
-"""A text read by a model: the cost of each token in bits, the most probable tokens in its place, and attention."""
+"""A text read by a model: the cost of each token in bits, the most probable tokens in its place, and attention; by a
+model that learns while it reads, twice."""
 
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ from fastapi import APIRouter, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
+from octavo.config import rounded
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.inspection.adaptation import adaptation_json, read_adaptation
 from octavo.inspection.attention_maps import TOP_TOKENS, Layers, top_attention
 from octavo.inspection.inspection import tokens_of
 from octavo.inspection.surprisal import Reading, align
 from octavo.inspection.views import find_view
+from octavo.models.dynamic_evaluation import can_adapt
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import checked_bits, stream_shape, token_bits, token_costs
 from octavo.studio.server.app import Studio, TextRequest, encode_json
@@ -23,6 +27,7 @@ from octavo.studio.server.computed_routes import ComputedRoutes
 from octavo.studio.server.read_batches import ReadBatches
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
+from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
 
@@ -30,10 +35,17 @@ CANDIDATES = 8
 MAX_CANDIDATES = 400_000  # of a whole text: a long one has fewer for each token
 MAX_ATTENTION_TOKENS = 4096
 READINGS_CACHE_BYTES = 16 << 20  # of responses: a class opens the same page
+BITS_DECIMALS = 6  # of a second reading's costs
 P_DIGITS = 7  # of a candidate's probability, as many as single precision has
 
 
-class ReadRequest(TextRequest):
+class LearningRequest(TextRequest):
+    """Whether the run's network learns while it reads; a model that is adaptive itself always does."""
+
+    adaptive: bool = False
+
+
+class ReadRequest(LearningRequest):
     """What is shown of each token."""
 
     candidates: int = Field(default=CANDIDATES, ge=1, le=50)  # at most; a very long text has fewer
@@ -61,10 +73,34 @@ class TextReading(BaseModel):
     contexts: list[int] | None  # n-gram: how many tokens before it the longest known n-gram has
     has_attention: bool  # whether /read/attention has an answer
     comparable: bool  # whether the bytes are those of the text: preprocessing changed nothing
+    adaptive: bool  # whether it learnt while it read, so that /read/adaptation has an answer
+    can_adapt: bool  # whether it is a network that could, or does because it was asked to
+
+
+class OneModelTwice(BaseModel):
+    """A model that reads the text twice; columns have an entry a token."""
+
+    name: str
+    learns: bool  # while it reads
+    first: list[float | None]  # bits; null: impossible
+    second: list[float | None]
+    bits_per_byte: list[float | None]  # of the first reading and the second
+    curve: list[float | None]  # of the first reading: bits per byte of the text so far
+    second_curve: list[float | None]
+
+
+class Adaptation(BaseModel):
+    """What a text costs a model that learns while it reads, at the first reading and the second, and fixed models."""
+
+    readings: list[OneModelTwice]  # the model that learns is the first
+    bytes: list[int]
+    curve_bytes: list[int]  # read at each point of the curves
+    policy: str  # how the model learns
+    truncated: bool
 
 
 class CompareRequest(ReadRequest):
-    """A text, and the two runs that read it."""
+    """A text, and the two runs that read it; `adaptive` is of the first."""
 
     other: str = Field(max_length=400)
 
@@ -93,6 +129,8 @@ def router(studio: Studio) -> APIRouter:
     routes.compute("/read", read_text, studio, batches, ResultCache[bytes](READINGS_CACHE_BYTES), place="by run",
                    response_model=TextReading)  # fmt: skip
     routes.compute("/read/compare", compare_readings, studio, batches, place="by run", response_model=ReadingComparison)
+    adaptations = ResultCache[bytes](READINGS_CACHE_BYTES)
+    routes.compute("/read/adaptation", adaptation, studio, adaptations, place="by run", response_model=Adaptation)
     routes.compute("/read/attention", attention, studio, place="by run")
     return routes
 
@@ -106,12 +144,31 @@ def read_text(
     ticket: Ticket, studio: Studio, batches: ReadBatches, cache: ResultCache[bytes], asked: ReadRequest
 ) -> Response:
     """The cost of each token of a text, and the most probable tokens in its place."""
-    run = studio.models.get(asked.run, ticket, Run)
+    stored = studio.models.get(asked.run, ticket, Run)
+    run = adaptive_run(stored, asked.adaptive)
 
     def respond() -> bytes:
         return encode_json(_columns(run, *_reading(run, tokens_of(run, asked.text), asked, batches, ticket)))
 
-    body = cache.get(run, (asked.text, asked.candidates), 0, ticket, respond, lambda made: len(made) + len(asked.text))
+    request = (asked.text, asked.candidates, asked.adaptive)
+    body = cache.get(stored, request, 0, ticket, respond, lambda made: len(made) + len(asked.text))
+    return Response(body, media_type="application/json")
+
+
+def adaptation(ticket: Ticket, studio: Studio, cache: ResultCache[bytes], asked: LearningRequest) -> Response:
+    """The text read twice in a row by a model that learns while it reads, and by fixed models beside it."""
+    stored = studio.models.get(asked.run, ticket, Run)
+    run = adaptive_run(stored, asked.adaptive)
+    if not run.model.adaptive:
+        raise UserError(f"{asked.run} learns nothing while it reads; ask for adaptive, or choose an adaptive model")
+
+    def respond() -> bytes:
+        sizes = run.tokenizer.token_bytes
+        found = read_adaptation(run.model, tokens_of(run, asked.text), lambda token: len(sizes(token)), ticket.turn)
+        return encode_json(rounded(adaptation_json(found), BITS_DECIMALS))
+
+    request = (asked.text, asked.adaptive)
+    body = cache.get(stored, request, 0, ticket, respond, lambda made: len(made) + len(asked.text))
     return Response(body, media_type="application/json")
 
 
@@ -149,6 +206,7 @@ def _columns(run: Run, reading: Reading, bits: float) -> dict[str, Any]:
         ],
         "contexts": None if reading.context_N is None else reading.context_N.tolist(),
         "has_attention": find_view(run.model, "token-maps") is not None, "comparable": run.comparable,
+        "adaptive": run.model.adaptive, "can_adapt": can_adapt(run.model),
     }  # fmt: skip
 
 
@@ -164,6 +222,7 @@ def compare_readings(ticket: Ticket, studio: Studio, batches: ReadBatches, asked
     """Two readings of one text, aligned by their bytes."""
     names = (asked.run, asked.other)
     runs = [studio.models.get(name, ticket, Run) for name in names]
+    runs[0] = adaptive_run(runs[0], asked.adaptive)
     texts = [tokens_of(run, asked.text) for run in runs]
     first, second = (run.tokenizer.decode(x_N) for run, x_N in zip(runs, texts, strict=True))
     if first != second:

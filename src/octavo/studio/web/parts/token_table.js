@@ -3,12 +3,17 @@
 import { post } from "/web/api.js";
 import { h, replace } from "/web/dom.js";
 import { heat } from "/web/parts/colours.js";
-import { columns, scrolled } from "/web/parts/table.js";
+import { columns, plainTable, scrolled } from "/web/parts/table.js";
 import { tokenRow } from "/web/parts/token_picker.js";
 
-const TINTS = ["--series0", "--series1", "--series2", "--series3"];
+const TINTS = ["--series0", "--series1", "--series2", "--series3", "--series4", "--series5"];
+const SHARES = [30, 48, 14]; // per cent of the colour: of the first parts, of the next ones
+const TOTALS = ["p", "mixture"]; // names of the row that says what the others come to
 
-const tint = (part) => ({ background: `color-mix(in srgb, var(${TINTS[part % TINTS.length]}) 30%, var(--paper))` });
+const tint = (part) => {
+  const share = SHARES[Math.floor(part / TINTS.length) % SHARES.length];
+  return { background: `color-mix(in srgb, var(${TINTS[part % TINTS.length]}) ${share}%, var(--paper))` };
+};
 const shade = (share) => ({ background: heat(share) });
 
 export async function tableView(place, page, signal) {
@@ -31,21 +36,29 @@ export async function tableView(place, page, signal) {
     row,
     data.truncated && h("p", { class: "quiet" }, `Only the first ${data.tokens.length} tokens are read.`),
     below,
+    data.summary && data.details.length > 1 && wholeText(data.summary),
   ]);
   show(chosen);
 }
+
+/** A part's own colour in row k; grey for what they come to. */
+const barColour = ({ parts }, k) => (!parts.length ? "--main" : k < parts.length ? TINTS[k % TINTS.length] : "--quiet");
+
+/** How the parts of a mixture did over the whole text. */
+const wholeText = ({ caption, titles, rows }) => h("section", {},
+  h("h2", {}, "Over the whole text"), h("p", { class: "quiet" }, caption), plainTable(caption, titles, rows));
 
 function detail(data, n) {
   const { title, rows, shares, notes } = data.details[n];
   const bar = (k) => h("span", { class: "giving", "aria-hidden": "true" }, h("span", { style: {
     width: `${100 * Math.max(0, Math.min(1, shares[k] ?? 0))}%`,
-    background: `var(${data.parts.length ? TINTS[k % TINTS.length] : "--main"})`,
+    background: `var(${barColour(data, k)})`,
   } }));
   return [
     h("h2", {}, title.startsWith("“") ? title : `“${data.tokens[n]}”: ${title}`),
     notes.map((note) => h("p", {}, note)),
     rows.length > 0 && scrolled("The token's table", null, columns([...data.columns, ""], (i) => i > 0),
-      rows.map((cells, k) => h("tr", { class: cells[0] === "p" ? "total" : "" },
+      rows.map((cells, k) => h("tr", { class: TOTALS.includes(cells[0]) ? "total" : "" },
         cells.map((cell, i) => h("td", { class: i > 0 ? "r" : "mono" }, cell)), h("td", {}, shares[k] > 0 && bar(k))))),
     data.outro && h("p", { class: "quiet" }, data.outro),
   ];
