@@ -218,7 +218,7 @@ def test_the_proof_of_a_long_text_is_bounded_and_says_what_it_covers(tmp_path: P
     found = octavo.compare(tmp_path / "long.txt", models="bag", out=tmp_path / "out", progress=progress)
     cell = json.loads((tmp_path / "out" / "cells" / "proof-bag.json").read_text())["cell"]
     before = sum(seconds for stage, seconds in found.seconds.items() if stage != "proof")
-    assert cell["options"]["seconds"] == pytest.approx(0.1 * before, rel=0.5)
+    assert cell["options"]["seconds"] == pytest.approx(0.1 * before, rel=0.5, abs=0.06)  # of tenths
     hurried = Cell(**cell | {"options": cell["options"] | {"seconds": 0.0}})
     proof = prove_best(hurried, tmp_path / "out")["proof"]
     assert (proof["bytes"], proof["held_out_bytes"]) == (10_000, found.corpus["valid"]["bytes"])
@@ -350,7 +350,8 @@ def test_without_names_all_candidates_are_compared_and_octavo_can_train_each_of_
         "counts": ["bag", "kn3", "kn5", "kn7", "words3", "kn8-adaptive", "bigram"],
         "recurrent": ["rnn", "gru", "lstm", "rnn-attention"],
         "attention": ["gpt", "local", "linear", "synthesizer"],
-        "mixture": ["mix", "mix-adaptive"], "compressor": [name for name in COMPRESSORS if not why_missing(name)],
+        "mixture": ["mix", "cm-adaptive", "mix-adaptive"],
+        "compressor": [name for name in COMPRESSORS if not why_missing(name)],
     }  # fmt: skip
     for one in (one for one in candidates().values() if one.family != "compressor"):
         model, usual = preset(one.model)

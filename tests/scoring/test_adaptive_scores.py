@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,3 +137,22 @@ def test_what_cannot_be_is_refused_with_the_remedy(here: Path, call: Call) -> No
         assert code == 2
         assert message in err
         assert err.count("\n") == 1
+
+
+def test_an_archive_is_restored_in_another_process_with_another_number_of_threads(here: Path) -> None:
+    """Its size is the claim, but for the header and the coder's last bytes."""
+    if not (here / "mixture").exists():
+        octavo.train("ngram", here / "text.txt", adaptive=True, order=4, out=here / "adaptive", measure=False)
+        octavo.train(
+            "mix", here / "text.txt", adaptive=True, parts=[here / "adaptive", here / "gru"], calibration_bits=8,
+            out=here / "mixture", measure=False,
+        )  # fmt: skip
+    for verb, source, target, threads in (
+        ("compress", "other.txt", "other.oct", "1"), ("decompress", "other.oct", "again.txt", "2"),
+    ):  # fmt: skip
+        command = [sys.executable, "-m", "octavo.cli", verb, here / "mixture", here / source, here / target]
+        environment = {**os.environ, "OMP_NUM_THREADS": threads}
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert (here / "again.txt").read_text() == OTHER
+    claimed = octavo.evaluate(here / "mixture", here / "other.txt").bits / 8
+    assert (here / "other.oct").stat().st_size == pytest.approx(claimed, rel=0.001, abs=48)

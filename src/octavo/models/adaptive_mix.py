@@ -289,7 +289,10 @@ def expert_names(part: LanguageModel[Any]) -> list[str]:
 SPEC = ModelSpec(
     "adaptive-mix", "adaptive mixture", "a mixture of trained runs whose weights are learnt while it reads", "mixture",
     AdaptiveMix, AdaptiveMixConfig, fitting="mixture", details=_weights, views=(EXPERTS,),
-    candidates=lambda seconds, device: [Candidate("mix-adaptive", "adaptive mixture", "adaptive-mix")],
+    candidates=lambda seconds, device: [
+        Candidate("cm-adaptive", "context mixing", "adaptive-mix", part_families=("counts",)),
+        Candidate("mix-adaptive", "adaptive mixture", "adaptive-mix"),
+    ],
     summarise=lambda model, tokens: f"adaptive mix of {', '.join(map(short_title, model.parts))} of {tokens}",
     parts=lambda model: model.parts,
     equation="""at each bit of a token: p = σ(Σ_s v_s y_s), y_s = Σ_i w_{s,i} x_i, x_i = ln(q_i / (1 - q_i))

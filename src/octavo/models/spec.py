@@ -46,6 +46,8 @@ class Candidate:
     """That it is compared with as well, where the characters of the text have several bytes: char, bpe."""
     variant_of: str = ""
     """The name of the candidate that this is with another tokenizer."""
+    part_families: tuple[str, ...] = ()
+    """Of a mixture, the families that its parts are of; without any, an n-gram model and the best networks."""
     only_if_named: bool = False
     """Left out where a comparison names no models; its name, its family or a pattern brings it in."""
 

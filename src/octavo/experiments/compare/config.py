@@ -44,6 +44,7 @@ class Candidate:
     is_random: bool = False  # whether it begins with random weights, so that another seed gives another result
     variant_of: str = ""  # the candidate that it is with another tokenizer
     only_if_named: bool = False  # left out where no models are named
+    part_families: tuple[str, ...] = ()  # of a mixture, those that its parts are of
     missing: str = ""  # why it cannot be used here, and what to do about it
 
 
@@ -60,7 +61,8 @@ def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, C
         usual = {"evaluations": SHORT_BUDGET_EVALUATIONS} if short else {}
         found += [
             Candidate(one.name, one.title, spec.family, one.model, {**usual, **one.settings}, by_gradient,
-                      by_gradient or spec.uses_seed, one.variant_of, one.only_if_named)
+                      by_gradient or spec.uses_seed, one.variant_of, one.only_if_named,
+                      one.part_families)
             for one in spec.compared_as(seconds, device, math.inf)
         ]  # fmt: skip
     found.sort(key=lambda one: one.family == MIXTURE)  # it is made of the others

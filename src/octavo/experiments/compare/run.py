@@ -221,22 +221,27 @@ class Comparing:
         validation = {name: bits for name, value in runs.items() if (bits := value["validation_bits_per_byte"])}
         tokenizers = {name: value["tokenizer"] for name, value in runs.items()}
         adaptive = find_spec(mixture.model).is_adaptive
-        parts = parts_of_mixture(self.candidates, tokenizers, validation, adaptive)
-        if len(parts) < 2:
+        families = mixture.part_families
+        among = [one for one in self.candidates if not families or one.family in families]
+        parts = parts_of_mixture(among, tokenizers, validation, adaptive)
+        if len(parts) < (1 if families else 2):
             reason = (
                 "a mixture needs an n-gram and a network, or two networks, with one tokenizer: "
                 f"{', '.join(parts) or 'none'} can be had; add to --models"
             )
             unmeasured = [one.name for one in self.candidates
                           if one.by_gradient and one.name in runs and one.name not in validation]  # fmt: skip
-            if unmeasured:
+            if families:
+                reason = f"a mixture of {', '.join(families)} needs one of them; add to --models"
+            elif unmeasured:
                 reason = (
                     "a mixture chooses its networks by validation chunks, for which the training text is too short: "
                     f"{', '.join(unmeasured)} could not be measured; give more text"
                 )
             self.runner.finish(Outcome(self._cell(mixture, 0), error=reason))
             return
-        mixture = replace(mixture, title=f"{mixture.title} of {', '.join(parts[:-1])} and {parts[-1]}")
+        listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+        mixture = replace(mixture, title=f"{mixture.title} of {listed}")
         by_name = {one.name: one for one in self.candidates}
         seeds = self.config.seeds if any(by_name[part].is_random for part in parts) else 1
         self.runner.run([
