@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, seeded_generator
+from octavo.models import find_spec
 from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.bigram_training import fit_bigram
 from octavo.models.gpt import GPT
+from octavo.models.linear_recurrent import LRU, RGLRU, LinearRecurrent, MinGRU, MinLSTM
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig, NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
@@ -70,6 +72,16 @@ def attentive(**config: Any) -> RNNAttention:
     return model.double().requires_grad_(False)
 
 
+def linear_recurrent(cls: type[LinearRecurrent], **config: Any) -> LinearRecurrent:
+    """A small network of which every part adds something."""
+    model = cls(find_spec(cls.kind).config(**{"width": 6, "layers": 2, "state_width": 5} | config), VOCAB)
+    model.initialise(seeded_generator(1))
+    generator = seeded_generator(2)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return model.double().requires_grad_(False)
+
+
 def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
     """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
     model = GPT(
@@ -120,6 +132,10 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "additive": attentive(score="additive", tied=False, norm=False),
             "gru, all": attentive(cell="gru", score="dot", memory=0),
         },
+        "mingru": {"tied": linear_recurrent(MinGRU), "no convolution": linear_recurrent(MinGRU, convolution=1)},
+        "minlstm": {"untied": linear_recurrent(MinLSTM, tied=False, layers=1, state_width=0)},
+        "lru": {"tied": linear_recurrent(LRU), "untied": linear_recurrent(LRU, tied=False, state_width=9)},
+        "rglru": {"tied": linear_recurrent(RGLRU), "untied": linear_recurrent(RGLRU, tied=False, layers=1)},
         "gpt": {
             "full": gpt(),
             "as GPT-2": gpt(positions="learned", norm="layer", bias=True, feed_forward="gelu", qk_norm=False),

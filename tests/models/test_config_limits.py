@@ -17,6 +17,13 @@ from octavo.models.bert import BertConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.cost.parts import Shape
 from octavo.models.dan import DanConfig, HeadConfig, LinearConfig
+from octavo.models.linear_recurrent import (
+    LinearRecurrentConfig,
+    LRUConfig,
+    MinGRUConfig,
+    MinLSTMConfig,
+    RGLRUConfig,
+)
 from octavo.models.mix import MixConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
@@ -44,6 +51,17 @@ LIMITS: dict[Any, dict[str, tuple[list[Any], list[Any]]]] = {
         "stride": ([0, 63], [-1, 256]), "attention": (["full"], ["wide"]),
     },
     RecurrentConfig: {"width": POSITIVE, "layers": POSITIVE, "dropout": SHARE, "forget_bias": ([0, -9], [math.inf])},
+    LinearRecurrentConfig: {
+        "width": POSITIVE, "layers": POSITIVE, "state_width": NOT_NEGATIVE, "feed_forward_width": NOT_NEGATIVE,
+        "dropout": SHARE,
+    },
+    MinGRUConfig: {"convolution": ([1, 64], [0, 65])},
+    MinLSTMConfig: {"forget_bias": ([0, -9], [math.inf])},
+    RGLRUConfig: {"convolution": ([1, 64], [0, 65])},
+    LRUConfig: {
+        "smallest_radius": ([JUST_ABOVE_0, 0.9], [0, 1, math.nan]), "largest_radius": ([BELOW_1], [0, 1]),
+        "largest_phase": ([JUST_ABOVE_0, 6.2832], [0, 7.0]),
+    },
     RNNAttentionConfig: {"width": POSITIVE, "dropout": SHARE, "memory": NOT_NEGATIVE},
     Seq2SeqConfig: {
         "layers": POSITIVE, "decoder_layers": NOT_NEGATIVE, "dropout": SHARE, "positions": (["none"], ["no"]),
