@@ -85,6 +85,11 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
        for name in ("mingru", "minlstm", "lru", "rglru")},
     **{f"{name}, no convolution": (name, {"width": 16, "layers": 1, "convolution": 1}) for name in ("mingru", "rglru")},
     "bigram": ("bigram", {"dim": 16, "hidden": 24}),
+    "nnlm": ("nnlm", {"width": 16, "hidden": 24, "order": 5}),
+    "nnlm, direct, dropout": ("nnlm", {"width": 16, "hidden": 24, "order": 2, "direct": True, "dropout": 0.1}),
+    "conv": ("conv", {"width": 16, "layers": 3}),
+    "conv, linear": ("conv", {"width": 16, "layers": 3, "kernel": 2, "cycle": 2, "gate": "linear", "tied": False,
+                              "dropout": 0.1}),
 }  # fmt: skip
 ALL = {**{f"gpt, {name}": ("gpt", TINY | config) for name, config in GPTS.items()}, **OTHERS}
 SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not in ("linear", "dense", "random")]

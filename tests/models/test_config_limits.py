@@ -15,6 +15,7 @@ from octavo.experiments.compare.config import CompareConfig
 from octavo.models import MODELS
 from octavo.models.bert import BertConfig
 from octavo.models.bigram import BigramConfig
+from octavo.models.conv import ConvConfig
 from octavo.models.cost.parts import Shape
 from octavo.models.dan import DanConfig, HeadConfig, LinearConfig
 from octavo.models.linear_recurrent import (
@@ -25,6 +26,7 @@ from octavo.models.linear_recurrent import (
     RGLRUConfig,
 )
 from octavo.models.mix import MixConfig
+from octavo.models.nnlm import NNLMConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.models.rnn_attention import RNNAttentionConfig
@@ -61,6 +63,11 @@ LIMITS: dict[Any, dict[str, tuple[list[Any], list[Any]]]] = {
     LRUConfig: {
         "smallest_radius": ([JUST_ABOVE_0, 0.9], [0, 1, math.nan]), "largest_radius": ([BELOW_1], [0, 1]),
         "largest_phase": ([JUST_ABOVE_0, 6.2832], [0, 7.0]),
+    },
+    NNLMConfig: {"order": ([2], [1, 1025]), "width": POSITIVE, "hidden": POSITIVE, "dropout": SHARE},
+    ConvConfig: {
+        "width": POSITIVE, "layers": ([1, 6], [0]), "kernel": ([2, 1024], [1, 1025]), "dilation": ([1, 8], [0, 1025]),
+        "cycle": ([0, 1], [-1]), "dropout": SHARE, "gate": (["linear"], ["relu"]),
     },
     RNNAttentionConfig: {"width": POSITIVE, "dropout": SHARE, "memory": NOT_NEGATIVE},
     Seq2SeqConfig: {

@@ -247,7 +247,7 @@ class LRUMixer(nn.Module):
 
     def inputs(self, x: Tensor) -> Tensor:
         """γ ⊙ B x, the last dimension its real and imaginary part."""
-        Bx = wide(F.linear(x, self.in_ID)).unflatten(-1, (-1, 2))
+        Bx: Tensor = wide(F.linear(x, self.in_ID)).unflatten(-1, (-1, 2))
         return Bx * wide(self.scale_N).exp()[:, None]
 
     def read(self, h: Tensor, x: Tensor) -> Tensor:
