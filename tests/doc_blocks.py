@@ -98,7 +98,7 @@ def smaller_command(text: str) -> str:
         words += [
             *_missing(words, "--budget", BUDGET),
             *_missing(words, "--width", "32"),
-            *_missing(words, "--layers", "1"),
+            *([] if trained == "nnlm" else _missing(words, "--layers", "1")),
         ]
     if trained == "facts":
         words = [word for word in words if not word.startswith("--pretrain-batch")]

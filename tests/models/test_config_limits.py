@@ -59,7 +59,10 @@ LIMITS: dict[Any, dict[str, tuple[list[Any], list[Any]]]] = {
     },
     MinGRUConfig: {"convolution": ([1, 64], [0, 65])},
     MinLSTMConfig: {"forget_bias": ([0, -9], [math.inf])},
-    RGLRUConfig: {"convolution": ([1, 64], [0, 65])},
+    RGLRUConfig: {
+        "convolution": ([1, 64], [0, 65]), "smallest_share": ([JUST_ABOVE_0, 0.9], [0, 1]),
+        "largest_share": ([BELOW_1], [0, 1]),
+    },
     LRUConfig: {
         "smallest_radius": ([JUST_ABOVE_0, 0.9], [0, 1, math.nan]), "largest_radius": ([BELOW_1], [0, 1]),
         "largest_phase": ([JUST_ABOVE_0, 6.2832], [0, 7.0]),

@@ -140,8 +140,8 @@ def test_an_lru_starts_on_its_ring() -> None:
     torch.testing.assert_close(one.scale_N.detach().exp(), (1 - radius_N**2).sqrt())
 
 
-def test_an_rglru_starts_with_long_memories() -> None:
-    config = RGLRUConfig(width=4, state_width=1000)
+def test_an_rglru_starts_with_the_memories_that_are_asked_for() -> None:
+    config = RGLRUConfig(width=4, state_width=1000, smallest_share=0.9, largest_share=0.999)
     one = MIXERS["rglru"](config)
     one.initialise(config, seeded_generator(1))
     kept_E = torch.sigmoid(-one.decay_E.detach()) ** 8
@@ -175,5 +175,7 @@ def test_what_a_model_holds_does_not_grow_with_the_text() -> None:
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(UserError, match=r"smallest_radius must be below largest_radius: .*try --smallest-radius 0.25"):
         LRUConfig(smallest_radius=0.5, largest_radius=0.5)
+    with pytest.raises(UserError, match=r"smallest_share must be below largest_share: .*try --smallest-share 0.4"):
+        RGLRUConfig(smallest_share=0.9, largest_share=0.8)
     with pytest.raises(UserError, match="convolution must be at least 1: convolution=0"):
         MinGRUConfig(convolution=0)

@@ -30,6 +30,14 @@ Taps = Annotated[int, Range(1, 64)]
 Radius = Annotated[float, Range(0, 1.0, above=True, below=True)]
 
 
+def check_order(config: Any, low: str, high: str) -> None:
+    """Refuse a range that is empty."""
+    least, most = getattr(config, low), getattr(config, high)
+    if least >= most:
+        flag = low.replace("_", "-")
+        raise UserError(f"{low} must be below {high}: {low}={least}, {high}={most}; try --{flag} {most / 2:g}")
+
+
 @dataclass(frozen=True)
 class LinearRecurrentConfig:
     """What all linear recurrent networks have."""
@@ -85,6 +93,15 @@ class MinLSTMConfig(MinGRUConfig):
 class RGLRUConfig(MinGRUConfig):
     """How a network of real-gated linear recurrent units is made."""
 
+    smallest_share: Radius = 0.9
+    """The smallest share of a unit's state that is left after a token at first, where its gate is open."""
+    largest_share: Radius = 0.999
+    """The largest such share."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_order(self, "smallest_share", "largest_share")
+
 
 @dataclass(frozen=True)
 class LRUConfig(LinearRecurrentConfig):
@@ -99,11 +116,7 @@ class LRUConfig(LinearRecurrentConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.smallest_radius >= self.largest_radius:
-            raise UserError(
-                f"smallest_radius must be below largest_radius: smallest_radius={self.smallest_radius}, "
-                f"largest_radius={self.largest_radius}; try --smallest-radius {self.largest_radius / 2:g}"
-            )
+        check_order(self, "smallest_radius", "largest_radius")
 
 
 class RecurrentBlock(Block):

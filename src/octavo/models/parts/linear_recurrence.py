@@ -23,7 +23,6 @@ from octavo.ops.tracing import tap
 
 State = tuple[Tensor, Tensor]  # h_BE, and the vectors that the short convolution still needs, past_BPD
 DECAY = 8.0  # c of the RG-LRU: the state keeps a share of σ(Λ)^(c r)
-SLOWEST, FASTEST = 0.999, 0.9  # shares of the state kept in a step, between which the RG-LRU starts, at r = 1
 SMALLEST_SQUARE = 1e-6  # of an input's factor: the root's slope is infinite at zero
 
 
@@ -184,11 +183,11 @@ class RGLRUMixer(Mixer):
         return E
 
     def initialise(self, config: Any, generator: torch.Generator) -> None:
-        """At r = 1 the units keep shares of their state from 0.9 to 0.999 in a step."""
+        """At r = 1 a step leaves of the units' states shares that are spread evenly."""
         super().initialise(config, generator)
         zero(self.recurrence_bias_E, self.input_bias_E)
-        kept_E = torch.empty(config.units).uniform_(FASTEST, SLOWEST, generator=generator)
-        self.decay_E.data.copy_((-kept_E.log() / DECAY).expm1().log())
+        left_E = torch.empty(config.units).uniform_(config.smallest_share, config.largest_share, generator=generator)
+        self.decay_E.data.copy_((-left_E.log() / DECAY).expm1().log())
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         return F.linear(x, self.branch_ED), F.gelu(F.linear(x, self.gate_ED), approximate="tanh")
