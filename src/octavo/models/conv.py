@@ -122,7 +122,6 @@ class Conv(Embedded):
     """A stack of causal convolutions with a residual connection each, and a norm before the output."""
 
     config: ConvConfig
-    muon_learning_rate = 0.03
     default_batch_shape = (4096, 64)
 
     def __init__(self, config: ConvConfig, vocab: int) -> None:

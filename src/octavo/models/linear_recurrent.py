@@ -93,9 +93,9 @@ class MinLSTMConfig(MinGRUConfig):
 class RGLRUConfig(MinGRUConfig):
     """How a network of real-gated linear recurrent units is made."""
 
-    smallest_share: Radius = 0.9
+    smallest_share: Radius = 0.05
     """The smallest share of a unit's state that is left after a token at first, where its gate is open."""
-    largest_share: Radius = 0.999
+    largest_share: Radius = 0.99
     """The largest such share."""
 
     def __post_init__(self) -> None:
@@ -147,7 +147,6 @@ class LinearRecurrent(Embedded):
 
     kind: ClassVar[str]
     config: LinearRecurrentConfig
-    muon_learning_rate = 0.03
     default_batch_shape = (4096, 64)  # of a window of tokens in parallel, twice as many take no more calls
 
     def __init__(self, config: LinearRecurrentConfig, vocab: int) -> None:
