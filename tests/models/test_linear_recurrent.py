@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import seeded_generator
+from octavo.core import seeded_generator, tensors_of
 from octavo.errors import UserError
 from octavo.inspection.views import token_rows
 from octavo.models import MODELS
@@ -179,3 +179,21 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         RGLRUConfig(smallest_share=0.9, largest_share=0.8)
     with pytest.raises(UserError, match="convolution must be at least 1: convolution=0"):
         MinGRUConfig(convolution=0)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "conv", "nnlm"])
+def test_a_state_keeps_its_precision_under_autocast(name: str) -> None:
+    spec: Any = MODELS[name]
+    model = spec.model(spec.config(width=8), 9)
+    model.initialise(seeded_generator(1))
+    x_BT = torch.randint(0, 8, (2, 12), generator=seeded_generator(2))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits_BTV, state = model.absorb(model.start(2), x_BT)
+        stepped_BV, after = model.step(state, x_BT[:, 0])
+    logits_BTV.float().log_softmax(-1).mean().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+    assert logits_BTV.dtype == stepped_BV.dtype == torch.bfloat16
+    for one in (state, after):
+        assert [t.dtype for t in tensors_of(one)] == [t.dtype for t in tensors_of(model.start(2))]
+    exact_BTV = model(x_BT)
+    torch.testing.assert_close(logits_BTV.float(), exact_BTV, rtol=0.05, atol=0.1)
