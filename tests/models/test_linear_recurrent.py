@@ -126,6 +126,20 @@ def test_values_and_gradients_stay_finite_where_gates_are_shut_or_open(name: str
     assert all(bool(value.isfinite().all()) for value in (y_BTD, *state, *gradients))
 
 
+@pytest.mark.parametrize("name", [*NAMES, "conv"])
+def test_an_untrained_network_passes_its_tokens_on_and_expects_each_once_more(name: str) -> None:
+    """Which the doctor knows by `init`: with tied embeddings the first loss is above that of a guess."""
+    spec: Any = MODELS[name]
+    config = spec.config(width=32)
+    model = spec.model(config, 9)
+    model.initialise(seeded_generator(1))
+    x_BT = torch.randint(0, 8, (2, 12), generator=seeded_generator(2))
+    h_BTD = F.rms_norm(model.embedding_VD[x_BT], (32,), eps=1e-5)
+    torch.testing.assert_close(model(x_BT), h_BTD @ model.embedding_VD.T)
+    assert torch.equal(model(x_BT).argmax(-1), x_BT)
+    assert config.init == "zero"
+
+
 def test_an_lru_starts_on_its_ring() -> None:
     config = LRUConfig(width=4, state_width=3000, smallest_radius=0.6, largest_radius=0.9, largest_phase=1.0)
     one = LRUMixer(config)

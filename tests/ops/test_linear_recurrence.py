@@ -10,7 +10,7 @@ from torch import Tensor
 
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.ops.linear_recurrence import FAST, NUMBERS_WORTH_A_CALL, Path, convolution, linear_recurrence
+from octavo.ops.linear_recurrence import FAST, NUMBERS_WORTH_A_CALL, Path, convolve_powers, linear_recurrence
 
 EXACT = {"rtol": 1e-11, "atol": 1e-12}
 LENGTHS = (1, 2, 3, 7, 63, 101)
@@ -65,7 +65,7 @@ def test_the_convolution_equals_the_recurrence_where_a_is_constant(length: int, 
     a_D = a[0, 0].detach().requires_grad_()
     for state in (None, h):
         inputs = (a_D, b) if state is None else (a_D, b, h)
-        reference, fast = linear_recurrence(a_D, b, state, "sequential"), convolution(a_D, b, state)
+        reference, fast = linear_recurrence(a_D, b, state, "sequential"), convolve_powers(a_D, b, state)
         torch.testing.assert_close(fast, reference, rtol=1e-9, atol=1e-11)
         for one, expected in zip(gradients(fast, inputs), gradients(reference, inputs), strict=True):
             torch.testing.assert_close(one, expected, rtol=1e-9, atol=1e-10)
@@ -107,7 +107,7 @@ def test_long_products_neither_overflow_nor_become_nan(path: Path) -> None:
 def test_low_precision_is_summed_in_single() -> None:
     a, b = torch.full((1, 200, 1), 0.5).bfloat16(), torch.ones(1, 200, 1).bfloat16()
     assert linear_recurrence(a, b).dtype == torch.float32
-    assert convolution(a[0, 0], b).dtype == torch.float32
+    assert convolve_powers(a[0, 0], b).dtype == torch.float32
 
 
 def test_an_unknown_path_is_refused() -> None:

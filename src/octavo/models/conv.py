@@ -6,7 +6,7 @@ B batch, T tokens, P tokens before, S = P + T, N = B × T, V vocabulary, D width
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +35,8 @@ MAX_RECEPTIVE_FIELD = 1 << 20  # tokens: a state holds this many vectors
 @dataclass(frozen=True)
 class ConvConfig:
     """How a convolutional network is made."""
+
+    init: ClassVar[str] = "zero"  # what each layer adds is nothing at first, as in a transformer with --init zero
 
     width: Width = 128
     """The size of a token's vector."""

@@ -42,6 +42,8 @@ def check_order(config: Any, low: str, high: str) -> None:
 class LinearRecurrentConfig:
     """What all linear recurrent networks have."""
 
+    init: ClassVar[str] = "zero"  # what each part adds is nothing at first, as in a transformer with --init zero
+
     width: Width = 192
     """The size of a token's vector."""
     layers: Layers = 3

@@ -161,7 +161,7 @@ def doubling(a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, chunk: int = 0) -> Tens
 FAST: dict[str, Callable[..., Tensor]] = {"chunked": chunked, "doubling": doubling}
 
 
-def convolution(a_D: Tensor, b_BTD: Tensor, h_BD: Tensor | None = None) -> Tensor:
+def convolve_powers(a_D: Tensor, b_BTD: Tensor, h_BD: Tensor | None = None) -> Tensor:
     """h_BTD where a is the same at every token: b convolved with the powers of a, by the fast Fourier transform.
 
         h_t = Σ_{s ≤ t} a^(t - s) b_s + a^t h_0

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from octavo.models.parts.feed_forward import zero
 from octavo.models.recurrent import init_matrix
 from octavo.ops.convolution import depthwise_convolution
-from octavo.ops.linear_recurrence import convolution, linear_recurrence, wide_enough
+from octavo.ops.linear_recurrence import convolve_powers, linear_recurrence, wide_enough
 from octavo.ops.tracing import tap
 
 State = tuple[Tensor, Tensor]  # h_BE, and the vectors that the short convolution still needs, past_BPD
@@ -259,7 +259,7 @@ class LRUMixer(nn.Module):
         if not x_BTD.shape[1]:
             return x_BTD, state
         before_BN, b_BTN = torch.complex(*state), torch.view_as_complex(self.inputs(x_BTD))
-        recur = convolution if path == "convolution" else linear_recurrence
+        recur = convolve_powers if path == "convolution" else linear_recurrence
         h_BTN = recur(self.eigenvalues, b_BTN, before_BN)
         last_BN2 = torch.view_as_real(h_BTN[:, -1])
         return self.read(torch.view_as_real(h_BTN), x_BTD), (last_BN2[..., 0], last_BN2[..., 1])
