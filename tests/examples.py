@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, seeded_generator
+from octavo.models import find_spec
 from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.bigram_training import fit_bigram
+from octavo.models.conv import Conv, ConvConfig
 from octavo.models.gpt import GPT
+from octavo.models.linear_recurrent import LRU, RGLRU, LinearRecurrent, MinGRU, MinLSTM
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig, NGram, NGramConfig
+from octavo.models.nnlm import NNLM, NNLMConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 
+M = TypeVar("M", bound=LanguageModel[Any])
 VOCAB, NEWLINE = 13, 3  # the last id, 12, is begin
 
 
@@ -70,16 +75,34 @@ def attentive(**config: Any) -> RNNAttention:
     return model.double().requires_grad_(False)
 
 
-def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
-    """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
-    model = GPT(
-        GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 11, "attention_window": 4} | config), vocab
-    )
+def linear_recurrent(cls: type[LinearRecurrent], **config: Any) -> LinearRecurrent:
+    model = cls(find_spec(cls.kind).config(**{"width": 6, "layers": 2, "state_width": 5} | config), VOCAB)
+    return randomised(model)
+
+
+def neural_ngram(**config: Any) -> NNLM:
+    return randomised(NNLM(NNLMConfig(**{"order": 4, "width": 3, "hidden": 5} | config), VOCAB))
+
+
+def convolutional(**config: Any) -> Conv:
+    return randomised(Conv(ConvConfig(**{"width": 6, "layers": 3} | config), VOCAB))
+
+
+def randomised(model: M) -> M:
+    """A small network of which every part adds something, for use, not for training."""
     model.initialise(seeded_generator(1))
     generator = seeded_generator(2)
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
     return model.double().requires_grad_(False)
+
+
+def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
+    """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
+    model = GPT(
+        GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 11, "attention_window": 4} | config), vocab
+    )
+    return randomised(model)
 
 
 def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
@@ -119,6 +142,16 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "scaled": attentive(),
             "additive": attentive(score="additive", tied=False, norm=False),
             "gru, all": attentive(cell="gru", score="dot", memory=0),
+        },
+        "mingru": {"tied": linear_recurrent(MinGRU), "no convolution": linear_recurrent(MinGRU, convolution=1)},
+        "minlstm": {"untied": linear_recurrent(MinLSTM, tied=False, layers=1, state_width=0)},
+        "lru": {"tied": linear_recurrent(LRU), "untied": linear_recurrent(LRU, tied=False, state_width=9)},
+        "rglru": {"tied": linear_recurrent(RGLRU), "untied": linear_recurrent(RGLRU, tied=False, layers=1)},
+        "nnlm": {"4-gram": neural_ngram(), "bigram": neural_ngram(order=2, direct=True)},
+        "conv": {
+            "WaveNet": convolutional(),
+            "GLU": convolutional(kernel=2, cycle=2, gate="linear", tied=False),
+            "no dilation": convolutional(dilation=1, layers=2),
         },
         "gpt": {
             "full": gpt(),

@@ -154,8 +154,8 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["zzz"], "there is no verb 'zzz'; see octavo --help"),
         (
             ["train", "trasnformer", "x"],
-            "there is no model 'trasnformer'; models are bag, ngram, adaptive-ngram, bigram, rnn, gru, lstm, "
-            "rnn-attention, gpt, local, linear, synthesizer, mix, adaptive-mix",
+            "there is no model 'trasnformer'; models are bag, ngram, adaptive-ngram, bigram, nnlm, rnn, gru, lstm, "
+            "rnn-attention, mingru, minlstm, lru, rglru, conv, gpt, local, linear, synthesizer, mix, adaptive-mix",
         ),
         (["data", "gte"], "there is no action 'gte'; did you mean get?"),
         (["data", "zzz"], "there is no action 'zzz'; the actions of octavo data are list, get, show, bin"),

@@ -80,7 +80,16 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "rnn-attention": ("rnn-attention", {"width": 16, "memory": 64}),
     "rnn-attention, additive": ("rnn-attention", {"width": 16, "score": "additive", "memory": 9, "tied": False}),
     "rnn-attention, gru": ("rnn-attention", {"width": 16, "cell": "gru", "score": "dot", "memory": 0, "norm": False}),
+    **{name: (name, {"width": 16, "layers": 2, "state_width": 24}) for name in ("mingru", "minlstm", "lru", "rglru")},
+    **{f"{name}, dropout": (name, {"width": 16, "layers": 1, "tied": False, "dropout": 0.1})
+       for name in ("mingru", "minlstm", "lru", "rglru")},
+    **{f"{name}, no convolution": (name, {"width": 16, "layers": 1, "convolution": 1}) for name in ("mingru", "rglru")},
     "bigram": ("bigram", {"dim": 16, "hidden": 24}),
+    "nnlm": ("nnlm", {"width": 16, "hidden": 24, "order": 5}),
+    "nnlm, direct, dropout": ("nnlm", {"width": 16, "hidden": 24, "order": 2, "direct": True, "dropout": 0.1}),
+    "conv": ("conv", {"width": 16, "layers": 3}),
+    "conv, linear": ("conv", {"width": 16, "layers": 3, "kernel": 2, "cycle": 2, "gate": "linear", "tied": False,
+                              "dropout": 0.1}),
 }  # fmt: skip
 ALL = {**{f"gpt, {name}": ("gpt", TINY | config) for name, config in GPTS.items()}, **OTHERS}
 SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not in ("linear", "dense", "random")]

@@ -15,9 +15,18 @@ from octavo.experiments.compare.config import CompareConfig
 from octavo.models import MODELS
 from octavo.models.bert import BertConfig
 from octavo.models.bigram import BigramConfig
+from octavo.models.conv import ConvConfig
 from octavo.models.cost.parts import Shape
 from octavo.models.dan import DanConfig, HeadConfig, LinearConfig
+from octavo.models.linear_recurrent import (
+    LinearRecurrentConfig,
+    LRUConfig,
+    MinGRUConfig,
+    MinLSTMConfig,
+    RGLRUConfig,
+)
 from octavo.models.mix import MixConfig
+from octavo.models.nnlm import NNLMConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.models.rnn_attention import RNNAttentionConfig
@@ -44,6 +53,25 @@ LIMITS: dict[Any, dict[str, tuple[list[Any], list[Any]]]] = {
         "stride": ([0, 63], [-1, 256]), "attention": (["full"], ["wide"]),
     },
     RecurrentConfig: {"width": POSITIVE, "layers": POSITIVE, "dropout": SHARE, "forget_bias": ([0, -9], [math.inf])},
+    LinearRecurrentConfig: {
+        "width": POSITIVE, "layers": POSITIVE, "state_width": NOT_NEGATIVE, "feed_forward_width": NOT_NEGATIVE,
+        "dropout": SHARE,
+    },
+    MinGRUConfig: {"convolution": ([1, 64], [0, 65])},
+    MinLSTMConfig: {"forget_bias": ([0, -9], [math.inf])},
+    RGLRUConfig: {
+        "convolution": ([1, 64], [0, 65]), "smallest_share": ([JUST_ABOVE_0, 0.9], [0, 1]),
+        "largest_share": ([BELOW_1], [0, 1]),
+    },
+    LRUConfig: {
+        "smallest_radius": ([JUST_ABOVE_0, 0.9], [0, 1, math.nan]), "largest_radius": ([BELOW_1], [0, 1]),
+        "largest_phase": ([JUST_ABOVE_0, 6.2832], [0, 7.0]),
+    },
+    NNLMConfig: {"order": ([2], [1, 1025]), "width": POSITIVE, "hidden": POSITIVE, "dropout": SHARE},
+    ConvConfig: {
+        "width": POSITIVE, "layers": ([1, 6], [0]), "kernel": ([2, 1024], [1, 1025]), "dilation": ([1, 8], [0, 1025]),
+        "cycle": ([0, 1], [-1]), "dropout": SHARE, "gate": (["linear"], ["relu"]),
+    },
     RNNAttentionConfig: {"width": POSITIVE, "dropout": SHARE, "memory": NOT_NEGATIVE},
     Seq2SeqConfig: {
         "layers": POSITIVE, "decoder_layers": NOT_NEGATIVE, "dropout": SHARE, "positions": (["none"], ["no"]),

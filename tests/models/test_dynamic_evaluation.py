@@ -15,12 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from examples import VOCAB, attentive, gpt, mixed, ngram, recurrent
+from examples import VOCAB, attentive, convolutional, gpt, linear_recurrent, mixed, neural_ngram, ngram, recurrent
 from laws import EXACT, LAWS, LENGTHS, logp, tokens
 from octavo.core import LanguageModel, scan
 from octavo.errors import UserError
 from octavo.models import parameter_count, spec_of
 from octavo.models.dynamic_evaluation import AdaptiveConfig, DynamicEvaluation, adapted
+from octavo.models.linear_recurrent import LRU, MinLSTM
 from octavo.models.recurrent import GRU, LSTM, RNN
 from octavo.scoring.token_costs import token_costs
 
@@ -38,6 +39,10 @@ ADAPTIVE = {
     "lstm": learning(recurrent(LSTM), optimizer="sgd", learning_rate=0.5),
     "rnn, one by one": learning(recurrent(RNN), segment=1),
     "rnn-attention": learning(attentive(), optimizer="rms"),
+    "minlstm": learning(linear_recurrent(MinLSTM), optimizer="rms"),
+    "lru": learning(linear_recurrent(LRU), optimizer="adam", decay=0.01),
+    "nnlm": learning(neural_ngram(direct=True), optimizer="sgd"),
+    "conv": learning(convolutional(), optimizer="rms"),
     "gpt": learning(gpt(), optimizer="rms"),
     "gpt, absolute": learning(gpt(positions="learned", norm="layer", bias=True), segment=7, decay=0.1),
     "gpt, linear": learning(gpt(attention="linear"), optimizer="adam"),

@@ -44,6 +44,9 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt, contexts of their own": ("gpt", {"heads": 2, "context": 8, "positions": "learned", "accumulate": 2}),
     "linear, adamw": ("linear", {"heads": 2, "optimizer": "adamw", "dropout": 0.1}),
     "rnn-attention, several epochs": ("rnn-attention", {"sequence_length": 64, "memory": 5, "dropout": 0.2}),
+    "lru, two layers": ("lru", {"layers": 2, "dropout": 0.2, "ema": 0.9}),
+    "nnlm, adamw": ("nnlm", {"optimizer": "adamw", "dropout": 0.2, "hidden": 16}),
+    "conv, state carried": ("conv", {"layers": 2, "accumulate": 2}),
 }
 
 
@@ -84,7 +87,7 @@ def undisturbed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 
 def train(model: str, text: Path, out: Path, **settings: Any) -> octavo.Run:
-    given = {key: value for key, value in SMALL.items() if key != "layers" or model != "rnn-attention"}
+    given = {key: value for key, value in SMALL.items() if key != "layers" or model not in ("rnn-attention", "nnlm")}
     return octavo.train(model, text, out=out, **{**given, **settings})
 
 

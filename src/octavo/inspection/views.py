@@ -100,6 +100,7 @@ def tapped_values(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, vie
             check_numbers(torch.stack(value_D), f"the values of {name}"),
             taps[name].signed,
             taps[name].meaning,
+            taps[name].unbounded,
         )
         for (name, layer), value_D in values.items()
     ]

@@ -19,10 +19,13 @@ from octavo.models import (
     bag,
     bert,
     bigram_training,
+    conv,
     dan,
     gpt,
+    linear_recurrent,
     mix,
     ngram,
+    nnlm,
     recurrent,
     rnn_attention,
     seq2seq,
@@ -43,9 +46,11 @@ from octavo.models.spec import Candidate, ModelSpec
 __all__ = ["GPT", "GRU", "LSTM", "RNN", "Bag", "Candidate", "Mix", "ModelSpec", "NGram", "RNNAttention"]
 
 SPECS = (
-    bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, bigram_training.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC,
-    recurrent.LSTM_SPEC, rnn_attention.SPEC, gpt.SPEC, mix.SPEC, adaptive_mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC,
-    seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
+    bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, bigram_training.SPEC, nnlm.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC,
+    recurrent.LSTM_SPEC, rnn_attention.SPEC, linear_recurrent.MINGRU_SPEC, linear_recurrent.MINLSTM_SPEC,
+    linear_recurrent.LRU_SPEC, linear_recurrent.RGLRU_SPEC, conv.SPEC, gpt.SPEC, mix.SPEC, adaptive_mix.SPEC,
+    vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC,
+    dan.HEAD_SPEC,
 )  # fmt: skip
 BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
 COUNTED = (NGram, AdaptiveNGram)  # which know the end of a line

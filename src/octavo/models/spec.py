@@ -91,7 +91,8 @@ class ModelSpec:
     description: str
     """One line for help texts and lists."""
     family: str
-    """counts, recurrent, attention, mixture, encoder, encoder-decoder, vision, classifier, or one of your own."""
+    """counts, recurrent, convolution, feed-forward, attention, mixture, encoder, encoder-decoder, vision,
+    classifier, or one of your own."""
     model: type[nn.Module]
     config: type
     """A frozen dataclass: its fields are the model's flags."""

@@ -24,6 +24,8 @@ class Tap:
     meaning: str = ""
     signed: bool = False
     """Between -1 and 1; else between 0, shut, and 1, open."""
+    unbounded: bool = False
+    """Values may lie beyond -1 and 1: their tanh is drawn."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class TokenRow:
     value_TD: Tensor
     signed: bool = False
     meaning: str = ""
+    unbounded: bool = False
 
     @property
     def mean(self) -> Tensor:
@@ -98,7 +101,7 @@ class TokenRow:
     @property
     def squashed(self) -> bool:
         """Whether values lie beyond -1 and 1, so that their tanh is drawn: an LSTM's cell."""
-        return self.name == "cell"
+        return self.unbounded or self.name == "cell"
 
     def bounded(self) -> Tensor:
         """The values, none beyond -1 and 1."""

@@ -48,8 +48,9 @@ def train(
     """Train a model on a text of your own, or on a named one.
 
     Args:
-        model: The name of a model: bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, mix, ...; or of another
-            task: bert, seq2seq, vit, linear-classifier, dan, head, facts.
+        model: The name of a model: bag, ngram, bigram, nnlm, rnn, gru, lstm, rnn-attention, mingru, minlstm,
+            lru, rglru, conv, gpt, mix, ...; or of another task: bert, seq2seq, vit, linear-classifier,
+            dan, head, facts.
         corpus: A file, a folder or a named source, or a list of them.
         out: The folder the run is saved to; without it the run is only in memory.
         parts: Of a mixture: the runs to mix, or their folders.

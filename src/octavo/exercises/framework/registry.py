@@ -27,9 +27,10 @@ TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOP
     ),
     "Recurrent networks": (
         "sigmoid", "gates", "gru_conventions", "lstm_gradients", "vanishing_gradients", "gradient_paths",
+        "linear_recurrence",
     ),
     "Language models": (
-        "ngrams", "ngram_sequences", "vector_bigram", "characters_or_words", "shakespeare_characters",
+        "ngrams", "ngram_sequences", "vector_bigram", "fixed_context", "characters_or_words", "shakespeare_characters",
         "greedy_decoding", "greedy_tables", "perplexity", "two_passages", "preprocessing",
     ),
     "Networks and pretraining": (

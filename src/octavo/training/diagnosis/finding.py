@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from octavo.config import plain_json
 from octavo.core import LanguageModel
-from octavo.models import spec_of
+from octavo.models import ModelSpec, spec_of
 from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.training.diagnosis.curve import Training
 
@@ -119,13 +119,18 @@ def fitting(advice: Sequence[str], model: LanguageModel[Any], own: Mapping[str, 
     return tuple(
         one
         for one in advice
-        if ("gru or lstm" not in one or (spec.family == "recurrent" and not spec.has_gates))
+        if ("gru or lstm" not in one or _multiplies_states(spec, own))
         and ("greater --width" not in one or spec.family != "attention")  # whose output grows with it
         and all(
             _is_new(one, name.replace("-", "_"), value, own) and _is_choice(model, name, value)
             for name, value in FLAG.findall(one)
         )
     )
+
+
+def _multiplies_states(spec: ModelSpec, own: Mapping[str, Any]) -> bool:
+    """Whether each state is the one before times a matrix, which `init` draws, and no gate keeps the way open."""
+    return spec.family == "recurrent" and not spec.has_gates and "init" in own
 
 
 def _is_choice(model: LanguageModel[Any], name: str, value: str) -> bool:
