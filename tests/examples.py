@@ -10,9 +10,11 @@ from torch import Tensor
 from octavo.core import LanguageModel, seeded_generator
 from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig
 from octavo.models.bag import Bag, BagConfig
+from octavo.models.baum_welch import BaumWelchConfig, BaumWelchHMM, fit_hidden_markov
 from octavo.models.bigram import BigramConfig
 from octavo.models.bigram_training import fit_bigram
 from octavo.models.gpt import GPT
+from octavo.models.hidden_markov import HMM, HMMConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig, NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
@@ -70,6 +72,17 @@ def attentive(**config: Any) -> RNNAttention:
     return model.double().requires_grad_(False)
 
 
+def hidden_markov(**config: Any) -> HMM:
+    model = HMM(HMMConfig(**{"states": 5} | config), VOCAB)
+    model.initialise(seeded_generator(1))
+    return model.double().requires_grad_(False)
+
+
+def baum_welch(**config: Any) -> BaumWelchHMM:
+    settings = BaumWelchConfig(**{"states": 4, "iterations": 5, "sequence_length": 50} | config)
+    return fit_hidden_markov(text(), settings, VOCAB, seeded_generator(1)).double().requires_grad_(False)
+
+
 def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
     """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
     model = GPT(
@@ -120,6 +133,8 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "additive": attentive(score="additive", tied=False, norm=False),
             "gru, all": attentive(cell="gru", score="dot", memory=0),
         },
+        "hmm": {"drawn": hidden_markov(), "one state": hidden_markov(states=1)},
+        "hmm-em": {"fitted": baum_welch()},
         "gpt": {
             "full": gpt(),
             "as GPT-2": gpt(positions="learned", norm="layer", bias=True, feed_forward="gelu", qk_norm=False),

@@ -81,6 +81,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "rnn-attention, additive": ("rnn-attention", {"width": 16, "score": "additive", "memory": 9, "tied": False}),
     "rnn-attention, gru": ("rnn-attention", {"width": 16, "cell": "gru", "score": "dot", "memory": 0, "norm": False}),
     "bigram": ("bigram", {"dim": 16, "hidden": 24}),
+    "hmm": ("hmm", {"states": 16}),
 }  # fmt: skip
 ALL = {**{f"gpt, {name}": ("gpt", TINY | config) for name, config in GPTS.items()}, **OTHERS}
 SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not in ("linear", "dense", "random")]
