@@ -13,6 +13,8 @@ from octavo.models.bag import Bag, BagConfig
 from octavo.models.baum_welch import BaumWelchConfig, BaumWelchHMM, fit_hidden_markov
 from octavo.models.bigram import BigramConfig
 from octavo.models.bigram_training import fit_bigram
+from octavo.models.context_tree import ContextTree, ContextTreeConfig
+from octavo.models.context_tree_fit import fit_context_tree
 from octavo.models.gpt import GPT
 from octavo.models.hidden_markov import HMM, HMMConfig
 from octavo.models.mix import Mix, MixConfig
@@ -70,6 +72,10 @@ def attentive(**config: Any) -> RNNAttention:
     model = RNNAttention(RNNAttentionConfig(**{"width": 6, "memory": 5} | config), VOCAB)
     model.initialise(seeded_generator(1))
     return model.double().requires_grad_(False)
+
+
+def context_tree(vocab: int = VOCAB, **config: Any) -> ContextTree:
+    return fit_context_tree(text(vocab=vocab), ContextTreeConfig(**config), vocab)
 
 
 def hidden_markov(**config: Any) -> HMM:
@@ -133,6 +139,7 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "additive": attentive(score="additive", tied=False, norm=False),
             "gru, all": attentive(cell="gru", score="dot", memory=0),
         },
+        "ctw": {f"depth-{n}": context_tree(depth=n) for n in (1, 2, 5)} | {"bytes": context_tree(257, depth=3)},
         "hmm": {"drawn": hidden_markov(), "one state": hidden_markov(states=1)},
         "hmm-em": {"fitted": baum_welch()},
         "gpt": {

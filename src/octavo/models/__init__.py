@@ -20,6 +20,7 @@ from octavo.models import (
     baum_welch,
     bert,
     bigram_training,
+    context_tree_fit,
     dan,
     gpt,
     hidden_markov,
@@ -45,10 +46,10 @@ from octavo.models.spec import Candidate, ModelSpec
 __all__ = ["GPT", "GRU", "LSTM", "RNN", "Bag", "Candidate", "Mix", "ModelSpec", "NGram", "RNNAttention"]
 
 SPECS = (
-    bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, bigram_training.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC,
-    recurrent.LSTM_SPEC, rnn_attention.SPEC, hidden_markov.SPEC, baum_welch.SPEC, gpt.SPEC, mix.SPEC, adaptive_mix.SPEC,
-    vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC,
-    dan.HEAD_SPEC,
+    bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, context_tree_fit.SPEC, bigram_training.SPEC, recurrent.RNN_SPEC,
+    recurrent.GRU_SPEC, recurrent.LSTM_SPEC, rnn_attention.SPEC, hidden_markov.SPEC, baum_welch.SPEC, gpt.SPEC,
+    mix.SPEC, adaptive_mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC,
+    dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
 )  # fmt: skip
 BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
 COUNTED = (NGram, AdaptiveNGram)  # which know the end of a line
@@ -200,12 +201,12 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
 
 
 def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
-    """A model without values, of the size that its file has."""
+    """A model without values, of the size that its file has; tables that are made empty may be of any length."""
     kind: Any = _models()[name].model
     model: LanguageModel[Any] = shapes_only(lambda: kind(config, vocab), tensors, getattr(config, "layers", 1))
     own = model.own_tensors()
     for key in own:
-        if key in tensors and own[key].shape != tensors[key].shape:
+        if key in tensors and own[key].shape not in (tensors[key].shape, (0,)):
             shapes = f"{tuple(own[key].shape)}, the file has {tuple(tensors[key].shape)}"
             raise UserError(f"tensor {key} must have the shape {shapes}; it is of another model")
     if own.keys() != tensors.keys():
