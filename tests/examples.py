@@ -110,6 +110,8 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "mle": ngram(order=3, estimator="mle"),
             "add-k": ngram(order=3, estimator="add-k", k=0.1),
             "stupid": ngram(order=4, estimator="stupid"),
+            **{f"ppm-{escape}": ngram(order=4, estimator="ppm", escape=escape) for escape in "acd"},
+            "ppm, no exclusion": ngram(order=3, estimator="ppm", exclusion=False),
             "pruned": ngram(order=4, prune=(0, 1, 2)),
             "sentences": ngram(order=4, sentences=True),
         },

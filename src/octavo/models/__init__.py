@@ -113,8 +113,9 @@ def find_spec(name: str) -> ModelSpec:
 
 def adaptive_variant(name: str) -> str:
     """The model that goes on learning while it reads, of one that counts or mixes."""
-    if variant := find_spec(name).adaptive_variant:
-        return variant
+    spec = find_spec(name)
+    if spec.adaptive_variant and name == spec.name:  # a preset's settings may mean nothing to the variant
+        return spec.adaptive_variant
     known = [spec.name for spec in language_models() if spec.adaptive_variant]
     raise UserError(
         f"--adaptive is for {' and '.join(known)} where a model is trained; a trained network adapts while it is "
