@@ -29,8 +29,9 @@ TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOP
         "sigmoid", "gates", "gru_conventions", "lstm_gradients", "vanishing_gradients", "gradient_paths",
     ),
     "Language models": (
-        "ngrams", "ngram_sequences", "vector_bigram", "characters_or_words", "shakespeare_characters",
-        "greedy_decoding", "greedy_tables", "perplexity", "two_passages", "preprocessing",
+        "ngrams", "ngram_sequences", "partial_matching", "context_weighting", "forward_algorithm", "vector_bigram",
+        "characters_or_words", "shakespeare_characters", "greedy_decoding", "greedy_tables", "perplexity",
+        "two_passages", "preprocessing",
     ),
     "Networks and pretraining": (
         "cross_entropy", "hidden_layer", "deep_averaging", "bert_parameters", "self_supervision", "pretraining_tasks",
