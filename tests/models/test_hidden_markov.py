@@ -130,3 +130,13 @@ def test_a_rounds_operations_are_those_that_pytorch_counts() -> None:
         fit_hidden_markov(text(), config, VOCAB, seeded_generator(2), lambda row: rows.append(row["flops"]))
     sequence_ends = 2 * 10 * 6**2  # the products before the first and after the last token of a sequence lead nowhere
     assert counted.get_total_flops() == rows[0] - 2 * sequence_ends
+
+
+def test_half_precision_changes_nothing() -> None:
+    """Products of probabilities lose too many digits in it: training in it computes in single precision here."""
+    model = hidden_markov().float()
+    x_BT = text(40)[None, 1:].long()
+    plain_BTV = model(x_BT)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(model(x_BT), plain_BTV)
+        assert torch.equal(model.step(model.start(1), x_BT[:, 0])[0], model.step(model.start(1), x_BT[:, 0])[0].float())

@@ -44,7 +44,9 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt, contexts of their own": ("gpt", {"heads": 2, "context": 8, "positions": "learned", "accumulate": 2}),
     "linear, adamw": ("linear", {"heads": 2, "optimizer": "adamw", "dropout": 0.1}),
     "rnn-attention, several epochs": ("rnn-attention", {"sequence_length": 64, "memory": 5, "dropout": 0.2}),
+    "hmm": ("hmm", {"states": 6}),
 }
+WITHOUT = {"rnn-attention": ("layers",), "hmm": ("width", "layers")}  # settings that a model does not have
 
 
 class KilledError(BaseException):
@@ -84,7 +86,7 @@ def undisturbed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 
 def train(model: str, text: Path, out: Path, **settings: Any) -> octavo.Run:
-    given = {key: value for key, value in SMALL.items() if key != "layers" or model != "rnn-attention"}
+    given = {key: value for key, value in SMALL.items() if key not in WITHOUT.get(model, ())}
     return octavo.train(model, text, out=out, **{**given, **settings})
 
 

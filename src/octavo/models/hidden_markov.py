@@ -76,19 +76,22 @@ class HMM(LanguageModel[Tensor]):
         return HiddenMarkov(start_S, transition_SS, emission_VS, self.begin)
 
     def start(self, batch: int) -> Tensor:
-        return (LOGIT_SCALE * self.start_S).softmax(0).expand(batch, -1)
+        """Nothing is known, not even that a text begins: all hidden states are equally probable."""
+        return self.start_S.new_full((batch, self.config.states), 1 / self.config.states)
 
     def step(self, state: Tensor, x_B: Tensor) -> tuple[Tensor, Tensor]:
-        m = self.probabilities()
-        q_BS, _ = forward_step(m, state, x_B, F.embedding(x_B, m.emission_VS))
-        return log_mixture(q_BS, m.emission_VS), q_BS
+        with torch.autocast(x_B.device.type, enabled=False):  # probabilities need the digits of single precision
+            m = self.probabilities()
+            q_BS, _ = forward_step(m, state, x_B, F.embedding(x_B, m.emission_VS))
+            return log_mixture(q_BS, m.emission_VS), q_BS
 
     def absorb(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
         if not x_BT.shape[1]:
             return state.new_zeros(len(x_BT), 0, self.vocab), state
-        m = self.probabilities()
-        q_BTS = forward(m, state, x_BT)
-        return log_mixture(q_BTS, m.emission_VS), q_BTS[:, -1]
+        with torch.autocast(x_BT.device.type, enabled=False):  # as in step
+            m = self.probabilities()
+            q_BTS = forward(m, state, x_BT)
+            return log_mixture(q_BTS, m.emission_VS), q_BTS[:, -1]
 
 
 def log_mixture(q: Tensor, emission_VS: Tensor) -> Tensor:
@@ -100,9 +103,9 @@ def hidden_markov_cost(name: str, config: Any, V: int, shape: Shape) -> Cost:
     """q A at every token, and the mixture of the emissions. Saved are the softmaxes of the weights too; of each token
     its emissions, q e, p, b and q; and the probabilities with their logarithms.
     """
-    N, B, S = shape.tokens, shape.batch, config.states
-    start = Part("start", S, read=S, saved=2 * S)
-    transitions = linear("transitions", N, [(S, S)], muon=False, saved=4 * N * S - B * S + N + S * S)
+    N, S = shape.tokens, config.states
+    start = Part("start", S, read=S, saved=S)
+    transitions = linear("transitions", N, [(S, S)], muon=False, saved=4 * N * S + N + S * S)
     emissions = replace(output(N, V, S, tied=False), saved=N * S + N * V + V * S, saved_bytes=N * (4 * V + 9) + 4)
     return Cost(name, V, shape, (start, transitions, emissions), (Cache(constant=S),))
 
