@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import seeded_generator
+from octavo.ops import hidden_markov
 from octavo.ops.hidden_markov import (
     HiddenMarkov,
     expected_counts,
@@ -96,8 +97,11 @@ def test_chunks_equal_steps_where_one_state_nearly_excludes_a_text() -> None:
                                rtol=1e-9, atol=1e-12)  # fmt: skip
 
 
-def test_the_way_that_is_taken_makes_no_difference() -> None:
-    m, x_BT = drawn(), text(64)
+@pytest.mark.parametrize("numbers", [1 << 24, 40 * 2 * S**2])
+def test_the_way_that_is_taken_makes_no_difference(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
+    """Also where only 40 tokens of a text are read at once."""
+    monkeypatch.setattr(hidden_markov, "MAX_CHUNKED_NUMBERS", numbers)
+    m, x_BT = drawn(), text(130)
     torch.testing.assert_close(forward(m, m.start_S.expand(2, -1), x_BT),
                                forward_by_steps(m, m.start_S.expand(2, -1), x_BT), **EXACT)  # fmt: skip
 

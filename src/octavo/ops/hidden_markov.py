@@ -16,6 +16,7 @@ from torch import Tensor
 from octavo.ops.tracing import is_tracing, tap
 
 MIN_CHUNKED_TOKENS = 32  # fewer are read by steps
+MAX_CHUNKED_NUMBERS = 1 << 24  # held at once: q from every state after every token, 64 MB
 MAX_CHUNKED_WORK = 1 << 18  # rows times S³: S times the operations of steps cost more than the steps' calls from here
 
 
@@ -62,7 +63,7 @@ def forward_in_chunks(m: HiddenMarkov, q_BS: Tensor, x_BT: Tensor) -> Tensor:
     (B, T), S = x_BT.shape, len(m.start_S)
     L = math.isqrt(T)
     C = T // L
-    x_BCL = x_BT[:, : C * L].view(B, C, L)
+    x_BCL = x_BT[:, : C * L].reshape(B, C, L)
     q_BCLSS, logp_BCLS = _from_every_state(m, x_BCL, S)
     after = []
     for c in range(C):
@@ -96,7 +97,11 @@ def forward(m: HiddenMarkov, q_BS: Tensor, x_BT: Tensor) -> Tensor:
     by_steps = m.emission_VS.requires_grad or q_BS.requires_grad or is_tracing()
     if by_steps or x_BT.shape[1] < MIN_CHUNKED_TOKENS or rows * S**3 > MAX_CHUNKED_WORK:
         return forward_by_steps(m, q_BS, x_BT)
-    return forward_in_chunks(m, q_BS, x_BT)
+    after = []
+    for x_Bt in x_BT.split(max(MIN_CHUNKED_TOKENS, MAX_CHUNKED_NUMBERS // (rows * S**2)), 1):
+        after.append(forward_in_chunks(m, q_BS, x_Bt))
+        q_BS = after[-1][:, -1]
+    return torch.cat(after, 1)
 
 
 class Expectations(NamedTuple):
