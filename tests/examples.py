@@ -11,10 +11,14 @@ from octavo.core import LanguageModel, seeded_generator
 from octavo.models import find_spec
 from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig
 from octavo.models.bag import Bag, BagConfig
+from octavo.models.baum_welch import BaumWelchConfig, BaumWelchHMM, fit_hidden_markov
 from octavo.models.bigram import BigramConfig
 from octavo.models.bigram_training import fit_bigram
+from octavo.models.context_tree import ContextTree, ContextTreeConfig
+from octavo.models.context_tree_fit import fit_context_tree
 from octavo.models.conv import Conv, ConvConfig
 from octavo.models.gpt import GPT
+from octavo.models.hidden_markov import HMM, HMMConfig
 from octavo.models.linear_recurrent import LRU, RGLRU, LinearRecurrent, MinGRU, MinLSTM
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig, NGram, NGramConfig
@@ -88,6 +92,21 @@ def convolutional(**config: Any) -> Conv:
     return randomised(Conv(ConvConfig(**{"width": 6, "layers": 3} | config), VOCAB))
 
 
+def context_tree(vocab: int = VOCAB, **config: Any) -> ContextTree:
+    return fit_context_tree(text(vocab=vocab), ContextTreeConfig(**config), vocab)
+
+
+def hidden_markov(**config: Any) -> HMM:
+    model = HMM(HMMConfig(**{"states": 5} | config), VOCAB)
+    model.initialise(seeded_generator(1))
+    return model.double().requires_grad_(False)
+
+
+def baum_welch(**config: Any) -> BaumWelchHMM:
+    settings = BaumWelchConfig(**{"states": 4, "iterations": 5, "sequence_length": 50} | config)
+    return fit_hidden_markov(text(), settings, VOCAB, seeded_generator(1)).double().requires_grad_(False)
+
+
 def randomised(model: M) -> M:
     """A small network of which every part adds something, for use, not for training."""
     model.initialise(seeded_generator(1))
@@ -114,6 +133,8 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "mle": ngram(order=3, estimator="mle"),
             "add-k": ngram(order=3, estimator="add-k", k=0.1),
             "stupid": ngram(order=4, estimator="stupid"),
+            **{f"ppm-{escape}": ngram(order=4, estimator="ppm", escape=escape) for escape in "acd"},
+            "ppm, no exclusion": ngram(order=3, estimator="ppm", exclusion=False),
             "pruned": ngram(order=4, prune=(0, 1, 2)),
             "sentences": ngram(order=4, sentences=True),
         },
@@ -153,6 +174,9 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "GLU": convolutional(kernel=2, cycle=2, gate="linear", tied=False),
             "no dilation": convolutional(dilation=1, layers=2),
         },
+        "ctw": {f"depth-{n}": context_tree(depth=n) for n in (1, 2, 5)} | {"bytes": context_tree(257, depth=3)},
+        "hmm": {"drawn": hidden_markov(), "one state": hidden_markov(states=1)},
+        "hmm-em": {"fitted": baum_welch()},
         "gpt": {
             "full": gpt(),
             "as GPT-2": gpt(positions="learned", norm="layer", bias=True, feed_forward="gelu", qk_norm=False),

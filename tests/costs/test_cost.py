@@ -90,6 +90,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "conv": ("conv", {"width": 16, "layers": 3}),
     "conv, linear": ("conv", {"width": 16, "layers": 3, "kernel": 2, "cycle": 2, "gate": "linear", "tied": False,
                               "dropout": 0.1}),
+    "hmm": ("hmm", {"states": 16}),
 }  # fmt: skip
 ALL = {**{f"gpt, {name}": ("gpt", TINY | config) for name, config in GPTS.items()}, **OTHERS}
 SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not in ("linear", "dense", "random")]
@@ -138,7 +139,7 @@ def test_every_registered_model_has_a_cost() -> None:
             assert cost.parameters == sum(p.numel() for p in model.parameters())
             held = sum(b.numel() * b.element_size() for b in model.buffers())
             assert cost.table_bytes == held
-            assert (held > 0) == (name in ("bag", "ngram", "adaptive-ngram", "mix", "adaptive-mix"))
+            assert (held > 0) == (name in ("bag", "ngram", "adaptive-ngram", "ctw", "mix", "adaptive-mix"))
     for name, config in map(preset, MODELS["gpt"].presets):
         assert cost_of_config(name, config, V, Shape()).parameters > 0
 
@@ -459,7 +460,9 @@ def test_the_command_gives_the_same_figures(capsys: pytest.CaptureFixture[str]) 
     assert math.isfinite(first["predicted_tokens_per_second"])
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name.removeprefix("adaptive-") not in ("mix", "ngram")])
+@pytest.mark.parametrize(
+    "name", [name for name in names() if name.removeprefix("adaptive-") not in ("mix", "ngram", "ppm", "ctw")]
+)
 def test_the_command_serves_every_model(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["cost", name, "--no-measure", "--vocab", "99"]) == 0
     out = capsys.readouterr().out

@@ -34,9 +34,14 @@ TRAINED = [name for spec in language_models() if spec.trained_by_gradient for na
 MUCH = 1e18
 
 
+def small(name: str) -> dict[str, int]:
+    """What makes a model small: a hidden Markov model has states, the others a width."""
+    return {"states": 32} if name == "hmm" else {"width": 32}
+
+
 def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", batch: int = 3, **settings: Any) -> Piece:
     model, usual = preset(name)
-    config = replace(usual, **{"width": 32} | settings)
+    config = replace(usual, **small(name) | settings)
     loop = LoopConfig(batch_size=batch, precision=precision).suiting(on_meta(model, config, 257))
     return Piece(model, config, 257, loop, OptimizerConfig(optimizer=optimizer))
 
@@ -81,7 +86,8 @@ def test_a_timed_step_does_what_a_step_of_training_does(
         steps.append(kinds.seen)
 
     monkeypatch.setattr(Loop, "step", counted)
-    api.train(name, str(tmp_path / "text"), tokenizer="byte", width=32, batch_size=3, budget="4steps", measure=False)
+    settings: Any = small(name)
+    api.train(name, str(tmp_path / "text"), tokenizer="byte", batch_size=3, budget="4steps", measure=False, **settings)
     real, steps[:] = steps[-1], []
     loop = timed_loop(piece_of(name, precision="auto"), CPU)
     for _ in range(2):  # the first one makes what the optimizer remembers

@@ -34,6 +34,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("gpt", {"width": 16, "layers": 1, "context": 12, "positions": "learned"}),  # full, reads the last ones again
     ("linear", {"width": 16, "layers": 1}),
     *((name, {"width": 8, "layers": 1}) for name in ("mingru", "minlstm", "lru", "rglru")),
+    ("hmm", {"states": 8}),
 ]
 
 

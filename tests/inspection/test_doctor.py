@@ -686,7 +686,7 @@ def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(nam
     assert any("gru or lstm" in one for one in kept) == (name == "rnn")
     assert ("gates in the cell: --cell gru" in kept) == (name == "rnn-attention")
     assert ("a smaller --hidden" in kept) == (name in ("bigram", "nnlm"))
-    assert ("more dropout: --dropout 0.2" in kept) == (training is not None)
+    assert ("more dropout: --dropout 0.2" in kept) == ("dropout" in values)
 
 
 def test_a_transformer_is_advised_in_its_own_settings() -> None:

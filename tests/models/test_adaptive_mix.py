@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples import VOCAB, adaptive_ngram, adaptively_mixed, ngram, recurrent, text
+from examples import VOCAB, adaptive_ngram, adaptively_mixed, baum_welch, ngram, recurrent, text
 from octavo.errors import UserError
 from octavo.models import build, context_tables, describe
 from octavo.models import mixing_loops as loops
@@ -18,6 +18,7 @@ from octavo.models.adaptive_mix import AdaptiveMix, AdaptiveMixConfig
 from octavo.models.adaptive_mix_session import MixReader
 from octavo.models.context_reader import ContextReader, first_tables
 from octavo.models.context_tables import ContextTables
+from octavo.models.dynamic_evaluation import adapted
 from octavo.models.parts.even_split import EvenSplit
 from octavo.models.recurrent import GRU
 from octavo.scoring.range_coder import MismatchError, decode_tokens, encode_tokens
@@ -276,3 +277,16 @@ def test_no_gradient_flows_through_what_was_learnt_while_reading() -> None:
 
     assert not has_gradient(adaptively_mixed(adaptive_ngram(order=3), recurrent(GRU)))
     assert has_gradient(recurrent(GRU))
+
+
+def test_parts_that_were_fitted_stay_as_they_are_and_networks_learn() -> None:
+    fitted, network = baum_welch(), recurrent(GRU)
+    assert adaptively_mixed(fitted, network).experts[0] is fitted
+    assert adaptively_mixed(fitted, network).experts[1] is not network
+
+
+def test_a_fitted_model_that_cannot_learn_while_it_reads_says_how_to_score_it() -> None:
+    with pytest.raises(UserError, match=r"hmm-em was fitted.* score it without --adaptive"):
+        adapted(baum_welch())
+    with pytest.raises(UserError, match=r"ngram was fitted.* train it with --adaptive"):
+        adapted(ngram(order=2))

@@ -47,7 +47,9 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "lru, two layers": ("lru", {"layers": 2, "dropout": 0.2, "ema": 0.9}),
     "nnlm, adamw": ("nnlm", {"optimizer": "adamw", "dropout": 0.2, "hidden": 16}),
     "conv, state carried": ("conv", {"layers": 2, "accumulate": 2}),
+    "hmm": ("hmm", {"states": 6}),
 }
+WITHOUT = {"rnn-attention": ("layers",), "nnlm": ("layers",), "hmm": ("width", "layers")}  # settings that a model does not have
 
 
 class KilledError(BaseException):
@@ -87,7 +89,7 @@ def undisturbed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 
 def train(model: str, text: Path, out: Path, **settings: Any) -> octavo.Run:
-    given = {key: value for key, value in SMALL.items() if key != "layers" or model not in ("rnn-attention", "nnlm")}
+    given = {key: value for key, value in SMALL.items() if key not in WITHOUT.get(model, ())}
     return octavo.train(model, text, out=out, **{**given, **settings})
 
 

@@ -30,9 +30,10 @@ from octavo.exchange.imported import ImportedModel
 from octavo.io.compressed import is_compressed
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
+from octavo.models.ngram.config import NGramConfig
 from octavo.models.ngram.counting import Level
 from octavo.models.ngram.estimators import Weights
-from octavo.models.ngram.model import NGram, NGramConfig
+from octavo.models.ngram.model import NGram
 from octavo.models.ngram.sums import check_sums, probability, words_of
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, UNKNOWNS, ClosedVocabulary

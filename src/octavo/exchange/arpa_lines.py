@@ -20,7 +20,7 @@ from octavo.errors import UserError
 from octavo.exchange.formats import NOT_ARPA
 from octavo.io.compressed import is_compressed, stream
 from octavo.io.progress import Advance
-from octavo.models.ngram.model import MAX_ORDER
+from octavo.models.ngram.config import MAX_ORDER
 
 LONGEST_LINE = 1 << 20  # bytes; whatever is longer, without a line's end, is no ARPA file
 PREAMBLE, PREAMBLE_BYTES = 10_000, 1 << 24  # lines, and bytes in them, that may stand before \data\

@@ -17,11 +17,14 @@ from octavo.io.plugins import load_plugins
 from octavo.models import (
     adaptive_mix,
     bag,
+    baum_welch,
     bert,
     bigram_training,
+    context_tree_fit,
     conv,
     dan,
     gpt,
+    hidden_markov,
     linear_recurrent,
     mix,
     ngram,
@@ -46,11 +49,11 @@ from octavo.models.spec import Candidate, ModelSpec
 __all__ = ["GPT", "GRU", "LSTM", "RNN", "Bag", "Candidate", "Mix", "ModelSpec", "NGram", "RNNAttention"]
 
 SPECS = (
-    bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, bigram_training.SPEC, nnlm.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC,
-    recurrent.LSTM_SPEC, rnn_attention.SPEC, linear_recurrent.MINGRU_SPEC, linear_recurrent.MINLSTM_SPEC,
-    linear_recurrent.LRU_SPEC, linear_recurrent.RGLRU_SPEC, conv.SPEC, gpt.SPEC, mix.SPEC, adaptive_mix.SPEC,
-    vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC,
-    dan.HEAD_SPEC,
+    bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, context_tree_fit.SPEC, bigram_training.SPEC, nnlm.SPEC,
+    recurrent.RNN_SPEC, recurrent.GRU_SPEC, recurrent.LSTM_SPEC, rnn_attention.SPEC, linear_recurrent.MINGRU_SPEC,
+    linear_recurrent.MINLSTM_SPEC, linear_recurrent.LRU_SPEC, linear_recurrent.RGLRU_SPEC, hidden_markov.SPEC,
+    baum_welch.SPEC, conv.SPEC, gpt.SPEC, mix.SPEC, adaptive_mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC,
+    seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
 )  # fmt: skip
 BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
 COUNTED = (NGram, AdaptiveNGram)  # which know the end of a line
@@ -114,8 +117,9 @@ def find_spec(name: str) -> ModelSpec:
 
 def adaptive_variant(name: str) -> str:
     """The model that goes on learning while it reads, of one that counts or mixes."""
-    if variant := find_spec(name).adaptive_variant:
-        return variant
+    spec = find_spec(name)
+    if spec.adaptive_variant and name == spec.name:  # a preset's settings may mean nothing to the variant
+        return spec.adaptive_variant
     known = [spec.name for spec in language_models() if spec.adaptive_variant]
     raise UserError(
         f"--adaptive is for {' and '.join(known)} where a model is trained; a trained network adapts while it is "
@@ -202,12 +206,12 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
 
 
 def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
-    """A model without values, of the size that its file has."""
+    """A model without values, of the size that its file has; tables that are made empty may be of any length."""
     kind: Any = _models()[name].model
     model: LanguageModel[Any] = shapes_only(lambda: kind(config, vocab), tensors, getattr(config, "layers", 1))
     own = model.own_tensors()
     for key in own:
-        if key in tensors and own[key].shape != tensors[key].shape:
+        if key in tensors and own[key].shape not in (tensors[key].shape, (0,)):
             shapes = f"{tuple(own[key].shape)}, the file has {tuple(tensors[key].shape)}"
             raise UserError(f"tensor {key} must have the shape {shapes}; it is of another model")
     if own.keys() != tensors.keys():

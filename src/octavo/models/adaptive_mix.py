@@ -101,7 +101,7 @@ class AdaptiveMix(LanguageModel[State]):
         if self._experts is None:
             steps = AdaptiveConfig(learning_rate=self.config.learning_rate, segment=self.config.segment)
             self._experts = tuple(
-                adapted(part, steps) if self.config.networks and not part.adaptive and has_weights(part) else part
+                adapted(part, steps) if self.config.networks and not part.adaptive and is_network(part) else part
                 for part in self.parts
             )
         return self._experts
@@ -238,9 +238,11 @@ class AdaptiveMix(LanguageModel[State]):
         return AdaptiveMixSession(self, state, tokens)
 
 
-def has_weights(part: LanguageModel[Any]) -> bool:
-    """Whether a part is a network."""
-    return next(part.parameters(), None) is not None
+def is_network(part: LanguageModel[Any]) -> bool:
+    """Whether a part has weights that were trained step by step; others that were fitted stay as they are."""
+    from octavo.models import spec_of
+
+    return next(part.parameters(), None) is not None and spec_of(part).trained_by_gradient
 
 
 def expert_count(part: LanguageModel[Any]) -> int:

@@ -229,7 +229,10 @@ def adapted(model: LanguageModel[Any], adaptation: AdaptiveConfig | None = None)
     if spec.fitting == "mixture":
         raise UserError("a trained mixture does not learn while it reads: adaptive is for one network; name its run")
     if not spec.trained_by_gradient:
-        raise UserError(f"{spec.name} learns by counting, not by gradient, while it reads; train it with --adaptive")
+        remedy = "train it with --adaptive" if spec.adaptive_variant else "score it without --adaptive"
+        raise UserError(
+            f"{spec.name} was fitted, not trained by gradient, so it cannot learn so while it reads; {remedy}"
+        )
     kinds = {weight.dtype for weight in model.parameters()}
     if not kinds <= {torch.float32} and not kinds <= {torch.float64}:
         shown = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))

@@ -71,7 +71,7 @@ class Fitted(NamedTuple):
     """A model that was fitted to counts."""
 
     model: LanguageModel[Any]
-    history: Sequence[dict[str, Any]] = ()  # rows of metrics.jsonl
+    history: Sequence[dict[str, Any]] = ()  # rows of metrics.jsonl; `flops` in one are the operations it took
     notes: Sequence[str] = ()  # for the user
     learnt_from: Sequence[Origin] = ()  # what it started from, beside the text it was given: pretrained vectors
 

@@ -101,6 +101,8 @@ def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split)
     model, spec = run.model, spec_of(run.model)
     if spec.fitting == "mixture":  # one pass over the tokens that the weights are learnt on; parts are counted apart
         return float(cost_of(model, Shape()).per_token("forward") * run.record["train_tokens"])
+    if said := [float(row["flops"]) for row in metrics if "flops" in row]:  # of rounds that are no steps of a batch
+        return sum(said)
     if spec.fitting == "counts":
         # A neural bigram's: while some pairs were held out, and again on all of them.
         logged = [(int(row["step"]), "held_out" in row) for row in metrics if "step" in row]

@@ -21,9 +21,10 @@ from octavo.errors import UserError
 from octavo.models.ngram.adaptive_coder import AdaptiveNGramCoder
 from octavo.models.ngram.adaptive_nodes import CLASSES, Array
 from octavo.models.ngram.adaptive_reader import AdaptiveNGramSession, Reader
+from octavo.models.ngram.config import MAX_ORDER
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import discounts
-from octavo.models.ngram.model import MAX_ORDER, check_tree, order_ranges, sentence_end
+from octavo.models.ngram.model import check_tree, order_ranges, sentence_end
 from octavo.models.reader_pool import ReaderPool
 
 MAX_COPIED_NODES = 1 << 23  # whose first tables stay in memory: half a gigabyte

@@ -38,13 +38,13 @@ def kneser_ney(level: Level) -> Weights:
     """
     a_M = level.extension_M  # at the highest order: occurrences
     d_4 = torch.tensor([0.0, *discounts(a_M)], dtype=torch.float64, device=a_M.device)
-    total_C = _sum_over_words(level, a_M)
+    total_C = sum_over_words(level, a_M)
     alpha_M = torch.empty_like(a_M, dtype=torch.float32)
     for part in _slices(level):
         a_m = a_M[part]
         alpha_m = (a_m - d_4[a_m.clamp(max=3)]) / total_C[level.context_M[part]]
         alpha_M[part] = alpha_m.nan_to_num_(0.0)
-    gamma_C = _sum_over_words(level, alpha_M).neg_().add_(1).clamp_(min=0)
+    gamma_C = sum_over_words(level, alpha_M).neg_().add_(1).clamp_(min=0)
     return Weights(alpha_M, gamma_C.masked_fill_(total_C == 0, 1.0))
 
 
@@ -64,7 +64,7 @@ def discounts(a_M: Tensor) -> Discounts:
 
 def maximum_likelihood(level: Level) -> Weights:
     """Relative frequencies of the longest context that was seen; whatever never followed it has probability zero."""
-    total_C = _sum_over_words(level, level.count_M)
+    total_C = sum_over_words(level, level.count_M)
     return Weights(_frequencies(level, total_C), (total_C == 0).double())
 
 
@@ -79,7 +79,7 @@ class AddK:
         if not level.last:
             alpha_M = torch.zeros(len(level), dtype=torch.float64, device=level.word_M.device)
             return Weights(alpha_M, alpha_M.new_ones(level.contexts))
-        total_C = _sum_over_words(level, level.count_M) + self.k * self.choices
+        total_C = sum_over_words(level, level.count_M) + self.k * self.choices
         return Weights(_frequencies(level, total_C), self.k * self.choices / total_C)
 
 
@@ -109,8 +109,8 @@ class StupidBackoff:
             suffix_M = torch.searchsorted(self.key_below, key_suffix_M)
             lower_M, z_lower_C = self.p_below[suffix_M], self.z_below[self.suffix_below]
         seen_M = level.count_M > 0
-        total_C = _sum_over_words(level, level.count_M)
-        z_C = (total_C > 0) + self.factor * z_lower_C * (1 - _sum_over_words(level, lower_M * seen_M))
+        total_C = sum_over_words(level, level.count_M)
+        z_C = (total_C > 0) + self.factor * z_lower_C * (1 - sum_over_words(level, lower_M * seen_M))
         gamma_C = self.factor * z_lower_C / z_C
         gamma_M = gamma_C[level.context_M]
         alpha_M = (_frequencies(level, total_C) / z_C[level.context_M] - gamma_M * lower_M) * seen_M
@@ -126,7 +126,7 @@ def prune(level: Level, weight: Weights, threshold: int, kept_C: Tensor) -> Tens
     which k-grams stay.
     """
     kept_M = (level.count_M > threshold) & kept_C[level.context_M]
-    lost_C = _sum_over_words(level, weight.alpha_M * ~kept_M)
+    lost_C = sum_over_words(level, weight.alpha_M * ~kept_M)
     rank_C = kept_C.cumsum(0) - 1
     weight.gamma_C, weight.alpha_M = (weight.gamma_C + lost_C)[kept_C], weight.alpha_M[kept_M]
     level.contexts = int(kept_C.sum())
@@ -139,7 +139,7 @@ def _frequencies(level: Level, total_C: Tensor) -> Tensor:
     return (level.count_M / total_C[level.context_M]).nan_to_num_(0.0)
 
 
-def _sum_over_words(level: Level, value_M: Tensor) -> Tensor:
+def sum_over_words(level: Level, value_M: Tensor) -> Tensor:
     """The sum over the k-grams that continue each context, in double precision."""
     sum_C = torch.zeros(level.contexts, dtype=torch.float64, device=value_M.device)
     for part in _slices(level):

@@ -6,19 +6,18 @@ B batch, T time, V vocabulary, K contexts of 0 to n - 1 words, M nodes, C nodes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from octavo.config import Amount, CountOrZero, Range, check_ranges
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.io.memory import give_back
 from octavo.models.ngram import estimators as estimate
+from octavo.models.ngram.config import NGramConfig
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import Weights
+from octavo.models.ngram.partial_matching import PartialMatching
 from octavo.models.ngram.session import NGramSession
 from octavo.models.ngram.sums import check_probabilities
 from octavo.models.ngram.trie import Index
@@ -27,39 +26,6 @@ MIN_RELEASED = 1 << 22  # tokens or n-grams: below, memory that is released woul
 MOST_NODES = (1 << 31) - 2  # nodes are 32-bit integers
 MAX_DISTRIBUTIONS = 256  # made together: their continuations, listed one by one, take memory
 SCORED_TOKENS = {"cpu": 1 << 20, "cuda": 1 << 24}  # tokens: fewer make the calls cost more than the look-ups
-MAX_ORDER = 64  # words of an n-gram
-
-
-@dataclass(frozen=True)
-class NGramConfig:
-    """How an n-gram model is made."""
-
-    order: Annotated[int, Range(1, MAX_ORDER)] = 5
-    """Tokens in the longest n-gram: predictions depend on order - 1 tokens."""
-    estimator: Literal["kneser-ney", "mle", "add-k", "stupid", "arpa"] = "kneser-ney"
-    """Interpolated modified Kneser-Ney, maximum likelihood, add-k, stupid backoff scaled to sum to one; or, for a
-    model that was read from an ARPA file, arpa."""
-    k: Amount = 1.0
-    """What add-k adds to every count."""
-    factor: Annotated[float, Range(0, 1.0)] = 0.4
-    """What stupid backoff multiplies a shorter context's score by."""
-    prune: tuple[CountOrZero, ...] = ()
-    """Drop n-grams seen at most this often: one threshold an order, the last one serves the rest."""
-    sentences: bool = False
-    """Forget everything at the end of each line, as KenLM does."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        if self.estimator == "add-k" and not self.k > 0:
-            raise UserError(f"k must be above 0 for add-k: k={self.k}; for k = 0 use --estimator mle")
-        if self.estimator == "stupid" and not 0 < self.factor < 1:
-            raise UserError(f"factor must be between 0 and 1: factor={self.factor}; try --factor 0.4")
-        if len(self.prune) > self.order:
-            raise UserError(
-                f"one prune threshold an order is enough: order={self.order}, prune={self.prune}; drop some"
-            )
-        if list(self.prune) != sorted(self.prune) or any(t < 0 for t in self.prune):
-            raise UserError(f"prune thresholds must not be negative or fall: prune={self.prune}; try --prune 0 0 1")
 
 
 class NGram(LanguageModel[Tensor]):
@@ -128,6 +94,8 @@ class NGram(LanguageModel[Tensor]):
             return estimate.AddK(config.k, choices)
         if config.estimator == "stupid":
             return estimate.StupidBackoff(config.factor, choices, self.vocab)
+        if config.estimator == "ppm":
+            return PartialMatching(config.escape, config.exclusion, choices, self.vocab)
         raise UserError("a model of estimator 'arpa' is read from a file, not trained; try --estimator kneser-ney")
 
     def _assemble(self, levels: Iterable[tuple[Level, Weights]]) -> None:

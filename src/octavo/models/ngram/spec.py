@@ -8,15 +8,24 @@ from torch import Tensor
 
 from octavo.io.progress import progress
 from octavo.models.cost.parts import Cache, Cost, Shape
+from octavo.models.ngram.config import NGramConfig
 from octavo.models.ngram.counting import Workspace
-from octavo.models.ngram.model import DTYPES, NGram, NGramConfig
-from octavo.models.spec import Candidate, FitContext, Fitted, ModelSpec
+from octavo.models.ngram.model import DTYPES, NGram
+from octavo.models.spec import Candidate, FitContext, Fitted, ModelSpec, Preset
 from octavo.models.views import Bars, View
 from octavo.text.tokenizers.base import Tokenizer
 
 ESTIMATORS = {
-    "kneser-ney": "Kneser-Ney", "mle": "maximum likelihood", "add-k": "add-k", "stupid": "stupid backoff",
+    "kneser-ney": "Kneser-Ney",
+    "mle": "maximum likelihood",
+    "add-k": "add-k",
+    "stupid": "stupid backoff",
+    "ppm": "prediction by partial matching",
     "arpa": "read from an ARPA file",
+}
+PRESETS = {
+    "ppm": Preset("PPM", "counts of n tokens in a row, the longest context first (prediction by partial matching)",
+                  NGramConfig(order=6, estimator="ppm")),
 }  # fmt: skip
 
 
@@ -32,6 +41,7 @@ def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
     return (
         *(Candidate(f"kn{n}", f"{n}-gram, Kneser-Ney", "ngram", {"order": n}, further[n]) for n in (3, 5, 7)),
         Candidate("words3", "3-gram of words, Kneser-Ney", "ngram", words),
+        Candidate("ppm", "PPM, 5 tokens of context", "ngram", {"order": 6, "estimator": "ppm"}, only_if_named=True),
     )
 
 
@@ -54,14 +64,17 @@ def _sizes(model: NGram, spell: Callable[[int], str]) -> Bars:
 
 SPEC = ModelSpec(
     "ngram", "n-gram", "counts of n tokens in a row, smoothed (Kneser-Ney)", "counts", NGram, NGramConfig,
-    fitting="counts", fit=_fit, cost=_cost,
+    fitting="counts", fit=_fit, cost=_cost, presets=PRESETS,
     views=(View("backoff", "Back-off path", "token-table", "backoff"),),
     candidates=_candidates, details=_sizes, exports=("arpa",), adaptive_variant="adaptive-ngram",
     summarise=lambda model, tokens: f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}",
-    unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
+    unused_settings=lambda config: (*(() if config.estimator == "add-k" else ("k",)),
+                                    *(() if config.estimator == "ppm" else ("escape", "exclusion"))),
     entries="n-grams", count_entries=lambda model: sum(model.sizes()),
     equation="""p(w | c) = α(c w) + γ(c) p(w | c′), where c′ is the context c without its first token
 p(w | nothing) = α(w) + γ / V
 Kneser-Ney: α(c w) = (n(c w) - D) / Σ_v n(c v), with a discount D for n = 1, 2, 3 or more; γ(c) = 1 - Σ_v α(c v)
-below the highest order n(c w) counts the different tokens in front of c w""",
+below the highest order n(c w) counts the different tokens in front of c w
+PPM: p(w | c) = n(c w) / (T + e) where c w was seen, else e / (T + e) p(w | c′ without what was seen after c)
+T = Σ_v n(c v); escape e: 1 (A), the number d of different v (C); D: n - ½ for n, e = d / 2""",
 )  # fmt: skip

@@ -26,7 +26,7 @@ ARPA_ROUNDING = 0.5e-4 * math.log(10)  # of a number in a file, as a share of it
 CONTEXTS = 1 << 20  # summed at once
 NODES = 1 << 16  # whose probabilities are computed at once
 MOST_NEGATIVE = 1 << 20  # nodes below zero that are checked; of more, as many from all over the tables
-NEGATIVE = ("arpa", "stupid")  # whose alphas may lie below zero: the shorter context gives more
+NEGATIVE = ("arpa", "stupid", "ppm")  # whose alphas may lie below zero: the shorter context gives more
 
 
 def check_probabilities(model: NGram) -> None:
