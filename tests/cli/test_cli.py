@@ -155,7 +155,8 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (
             ["train", "trasnformer", "x"],
             "there is no model 'trasnformer'; models are bag, ngram, adaptive-ngram, bigram, rnn, gru, lstm, "
-            "rnn-attention, gpt, local, linear, synthesizer, mix, adaptive-mix",
+            "rnn-attention, gpt, local, linear, synthesizer, retention, gla, mamba2, deltanet, gated-deltanet, mlstm, "
+            "mix, adaptive-mix",
         ),
         (["data", "gte"], "there is no action 'gte'; did you mean get?"),
         (["data", "zzz"], "there is no action 'zzz'; the actions of octavo data are list, get, show, bin"),

@@ -43,6 +43,7 @@ from octavo.errors import UserError
 from octavo.models import MODELS, names, preset
 from octavo.models.bert import BertConfig
 from octavo.models.cost.transformer import pairs_of
+from octavo.models.linear_recurrent import SPECS as LINEAR_RECURRENT
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention import CAUSAL, Local
@@ -81,6 +82,12 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "rnn-attention, additive": ("rnn-attention", {"width": 16, "score": "additive", "memory": 9, "tied": False}),
     "rnn-attention, gru": ("rnn-attention", {"width": 16, "cell": "gru", "score": "dot", "memory": 0, "norm": False}),
     "bigram": ("bigram", {"dim": 16, "hidden": 24}),
+    **{spec.name: (spec.name, {"width": 16, "layers": 2} | ({"state_size": 6} if spec.name == "mamba2" else {}))
+       for spec in LINEAR_RECURRENT},
+    "retention, convolution": ("retention", {"width": 16, "layers": 1, "convolution": 3, "feed_forward": "gelu"}),
+    "mamba2, gated": ("mamba2", {"width": 16, "layers": 1, "feed_forward": "gated", "tied": False, "dropout": 0.1}),
+    "gla, no feed-forward": ("gla", {"width": 16, "layers": 2, "feed_forward": "none"}),
+    "deltanet, no convolution": ("deltanet", {"width": 16, "layers": 1, "convolution": 0}),
 }  # fmt: skip
 ALL = {**{f"gpt, {name}": ("gpt", TINY | config) for name, config in GPTS.items()}, **OTHERS}
 SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not in ("linear", "dense", "random")]

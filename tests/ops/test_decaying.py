@@ -60,7 +60,7 @@ def values_and_gradients(
 def test_all_forms_are_equal_in_value_and_gradient(kind: str, T: int) -> None:
     expected = values_and_gradients(kind, "recurrent", T)
     for path in ("parallel", "chunked", "auto"):
-        for ours, theirs in zip(values_and_gradients(kind, path, T), expected, strict=True):  # type: ignore[arg-type]
+        for ours, theirs in zip(values_and_gradients(kind, path, T), expected, strict=True):
             torch.testing.assert_close(ours, theirs, **EXACT)
 
 
@@ -217,7 +217,7 @@ def test_the_gated_delta_rule_is_that_of_transformers(form: str) -> None:
 
 
 def test_wrong_arguments_are_refused_with_the_rule() -> None:
-    q, k, v, g, beta, S = case("gated delta", 3)
+    q, k, v, g, beta, _ = case("gated delta", 3)
     with pytest.raises(UserError, match=r"q and k must have shape .B, H, T, K."):
         linear.attend_decaying(q, k[:, :1], v, g)
     with pytest.raises(UserError, match=r"decays must have shape .B, H, T, 1. or .B, H, T, K."):

@@ -74,7 +74,8 @@ def test_wrong_models_and_settings_of_a_mixture_are_refused(text: Path) -> None:
     with pytest.raises(
         UserError,
         match="there is no model 'transfromer'; models are bag, ngram, adaptive-ngram, bigram, rnn, gru, lstm, "
-        "rnn-attention, gpt, local, linear, synthesizer, mix, adaptive-mix",
+        "rnn-attention, gpt, local, linear, synthesizer, retention, gla, mamba2, deltanet, gated-deltanet, mlstm, "
+        "mix, adaptive-mix",
     ):
         octavo.train("transfromer", text)
     with pytest.raises(UserError, match="mix has no setting 'tokenizer'"):

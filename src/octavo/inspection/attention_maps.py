@@ -240,8 +240,8 @@ def top_attention(
 def head_count(model: LanguageModel[Any]) -> int:
     """How many maps the model's attention has."""
     view = find_view(model, "token-maps")
-    layered = view is not None and view.source == "layer-attention"
-    return int(model.config.layers * model.config.heads) if layered else 1
+    one = view is None or view.source == "memory-attention"
+    return 1 if one else int(getattr(model.config, "layers", 1) * getattr(model.config, "heads", 1))
 
 
 def most_tokens(model: LanguageModel[Any]) -> int:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops.linear import decaying_reference as reference
-from octavo.ops.linear.sums import check_shapes, in_chunks, wide_enough
+from octavo.ops.linear.sums import check_shapes, in_chunks, wide_enough, without_autocast
 
 DecayingPath = Literal["auto", "recurrent", "parallel", "chunked"]
 DECAYING_PATHS: tuple[DecayingPath, ...] = ("auto", "recurrent", "parallel", "chunked")
@@ -51,7 +51,7 @@ def attend_decaying(
         g_BHTJ = g_BHTJ.clamp_min(MIN_LOG_DECAY)
     given = (q_BHTK.to(wide), k_BHTK.to(wide), v_BHTV.to(wide), g_BHTJ.to(wide))
     beta_BHT = None if beta_BHT is None else beta_BHT.to(wide)
-    with torch.autocast(q_BHTK.device.type, enabled=False):
+    with without_autocast(q_BHTK):
         if path == "chunked" or (path == "auto" and T != 1):
             chunk = chunk or chunk_of(g_BHTJ.shape[-1])
             y_BHTV, S_BHKV = chunked(*given, beta_BHT, S_BHKV.to(wide), chunk)

@@ -5,6 +5,7 @@ B batch, H heads, T tokens, N chunks of C tokens, K features.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 
 import torch
@@ -17,6 +18,13 @@ from octavo.errors import UserError
 def wide_enough(*inputs: Tensor) -> torch.dtype:
     """The precision of sums over these: theirs, but single at least."""
     return reduce(torch.promote_types, (one.dtype for one in inputs), torch.float32)
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """Within it, products have the precision of what goes in."""
+    kind = x.device.type
+    lowers = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if lowers else nullcontext()
 
 
 def in_chunks(x_BHTK: Tensor, chunk: int) -> Tensor:
