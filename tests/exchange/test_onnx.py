@@ -33,6 +33,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("gpt", {"width": 16, "layers": 1, "context": 12}),  # grows, then drops the oldest
     ("gpt", {"width": 16, "layers": 1, "context": 12, "positions": "learned"}),  # full, reads the last ones again
     ("linear", {"width": 16, "layers": 1}),
+    *((name, {"width": 16, "layers": 1, "heads": 2}) for name in ("retention", "mamba2", "mlstm")),
 ]
 
 

@@ -117,7 +117,9 @@ def stabilised(i_BHT: Tensor, f_BHT: Tensor, m_BH: Tensor) -> tuple[Tensor, Tens
     """
     with torch.no_grad():
         F_BHT = f_BHT.cumsum(-1)
-        highest_BHT = (i_BHT - F_BHT).cummax(-1).values if i_BHT.shape[-1] else i_BHT
+        highest_BHT = i_BHT - F_BHT
+        if i_BHT.shape[-1] > 1:  # of one token there is nothing to compare, and ONNX has no such operation
+            highest_BHT = highest_BHT.cummax(-1).values
         m_BHT = F_BHT + torch.maximum(highest_BHT, m_BH[..., None])
         before_BHT = torch.cat([m_BH[..., None], m_BHT[..., :-1]], -1)[..., : m_BHT.shape[-1]]
     return i_BHT - m_BHT, f_BHT + (before_BHT - m_BHT), m_BHT
