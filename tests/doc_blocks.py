@@ -17,8 +17,8 @@ STAND_INS = {  # by what a page names: a small one of the same kind
     "multi30k-en-de-fr": "captions.tsv", "multi30k-en-de": "pairs.tsv", "digits": "bars", "mnist5k": "bars",
     "birthplaces": "people-40", "people-160": "people-40", "people-200": "people-40",
 }  # fmt: skip
-NETWORKS = ("rnn", "gru", "lstm", "rnn-attention", "gpt", "local", "linear", "synthesizer", "bert", "seq2seq", "vit",
-            "davit")  # fmt: skip
+NETWORKS = ("rnn", "gru", "lstm", "rnn-attention", "gpt", "local", "linear", "synthesizer", "retention", "gla",
+            "mamba2", "deltanet", "gated-deltanet", "mlstm", "bert", "seq2seq", "vit", "davit")  # fmt: skip
 BUDGET, LONGER = "2steps", "4steps"  # a resumed run needs more than it had
 FACTS = "--width 32 --layers 1 --heads 2 --context 64 --pretrain-epochs 1 --epochs 1".split()
 

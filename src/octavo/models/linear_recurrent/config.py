@@ -112,7 +112,7 @@ class Mamba2Config(LinearRecurrentConfig):
     """The feed-forward layer: gated (SwiGLU), an MLP with GELU (tanh or exact) or squared ReLU, or none."""
     expand: Annotated[int, Range(1, 64)] = 2
     """The mixer's inner width, in widths."""
-    state_size: Width = 64
+    state_size: Width = 32
     """The size of keys and queries (B and C), which all heads share."""
 
     @property
