@@ -36,6 +36,8 @@ class LinearRecurrentConfig:
     """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     dropout: Share = 0.0
     """Dropout: of embeddings, and of what each part adds to the residual stream."""
+    begin: Annotated[int, Range(-1, 1 << 24)] = -1
+    """The token that opens a sequence; -1: the tokenizer's, or the last."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -86,7 +86,7 @@ class Mamba2(LinearRecurrent):
 
 SPEC = linear_recurrent_spec(
     "mamba2", "Mamba-2", "a state-space model whose steps the tokens choose (Mamba-2)",
-    Mamba2, Mamba2Config, decays="how much of the state is retained",
+    Mamba2, Mamba2Config, decays="how much of the state is retained", exports=("hf",),
     equation="""v_t, B_t, C_t = silu(convolution(W x))
 Δ_t = softplus(W_Δ x_t + b)
 S_t = exp(-a Δ_t) S_{t-1} + Δ_t B_t v_tᵀ

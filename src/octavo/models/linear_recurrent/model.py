@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import LanguageModel
+from octavo.errors import UserError
 from octavo.models.linear_recurrent.config import LinearRecurrentConfig
 from octavo.models.linear_recurrent.mixer import Mixer
 from octavo.models.parts.block import Block, in_product_precision
@@ -57,7 +58,10 @@ class LinearRecurrent(LanguageModel[State]):
 
     def __init__(self, config: LinearRecurrentConfig, vocab: int) -> None:
         super().__init__()
-        self.config, self.vocab, self.begin = config, vocab, vocab - 1
+        self.config, self.vocab = config, vocab
+        self.begin = vocab - 1 if config.begin < 0 else config.begin
+        if self.begin >= vocab:
+            raise UserError(f"begin must be one of the vocabulary's {vocab} tokens: begin={self.begin}; leave it out")
         self.embedding_VD = nn.Parameter(torch.empty(vocab, config.width))
         self.output_VD = None if config.tied else nn.Parameter(torch.empty(vocab, config.width))
         self.blocks: Any = nn.ModuleList(MixerBlock(config, self.mixer) for _ in range(config.layers))

@@ -47,6 +47,7 @@ EFFECTIVE_ATTENTION = View("attention", "Effective attention", "token-maps", eff
 def linear_recurrent_spec(
     name: str, title: str, description: str, model: type[LinearRecurrent], config: type[LinearRecurrentConfig], *,
     equation: str, decays: str, strengths: str = "", inputs: str = "", outputs: str = "",
+    exports: tuple[str, ...] = (),
 ) -> ModelSpec:  # fmt: skip
     """The spec of one; what is said of its gates is what they mean, nothing of those that it has not."""
     gates = {"input": inputs, "strength": strengths, "decay": decays, "output": outputs}
@@ -58,6 +59,7 @@ def linear_recurrent_spec(
         views=(EFFECTIVE_ATTENTION, *shown, LOGIT_LENS, GRADIENT_FLOW),
         candidates=lambda seconds, device: [Candidate(name, title, name, only_if_named=True)],
         summarise=lambda one, tokens: f"{title} of {tokens}, {layers_of(one.config.layers)} of {one.config.width}",
+        exports=exports,
         equation=f"x_t = norm(h_t)\n{equation}\nh_t ← h_t + W_o o_t; then, unless there is no feed-forward layer, "
         "h_t ← h_t + MLP(norm(h_t))\np(token_{t+1} | token_1 .. token_t) = softmax(E norm(h_t))",
     )  # fmt: skip
