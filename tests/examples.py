@@ -146,6 +146,7 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
                 for attention in ("local", "strided", "block", "global", "dense", "random")
             },
             **{f"linear, {phi}": gpt(attention="linear", features=phi) for phi in ("elu", "relu", "random")},
+            "linear, decay": gpt(attention="linear", head_decay="fixed"),
         },
         **{spec.name: {"usual": linear_recurrent(spec.name)} for spec in LINEAR_RECURRENT},
         "mamba2": {

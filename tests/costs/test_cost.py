@@ -73,6 +73,17 @@ GPTS: dict[str, dict[str, Any]] = {
     "strided, shared keys": {"attention": "strided", "kv_heads": 2} | REACH,
     "dense, dropout": {"attention": "dense", "dropout": 0.1},
     **{f"linear, {phi}": {"attention": "linear", "features": phi} for phi in ("elu", "relu", "random")},
+    "linear, decay": {"attention": "linear", "head_decay": "fixed"},
+    "linear, decay, random, shared keys": {
+        "attention": "linear",
+        "head_decay": "fixed",
+        "features": "random",
+        "kv_heads": 2,
+        "positions": "none",
+        "qk_norm": False,
+        "bias": True,
+        "dropout": 0.1,
+    },
     "linear, shared keys": {"attention": "linear", "kv_heads": 2},
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {

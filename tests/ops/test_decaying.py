@@ -147,6 +147,30 @@ def test_without_decay_and_divided_by_a_column_of_ones_it_is_plain_linear_attent
     torch.testing.assert_close(both, torch.cat([S, z[..., None]], -1), **EXACT)
 
 
+@pytest.mark.parametrize("T", [0, 1, 9, 70])
+def test_fading_sums_are_those_of_the_definition_in_value_and_gradient(T: int) -> None:
+    q, k = (x.exp() for x in (drawn(B, H, T, K, seed=1), drawn(B, H, T, K, seed=2)))
+    given = [q, k, drawn(B, H, T, V, seed=3), drawn(B, H, K, V, seed=4), drawn(B, H, K, seed=5).exp()]
+    q, k, v, S, z = (x.requires_grad_() for x in given)
+    y, after = linear.attend_fading(q, k, v, linear.fixed_decays(H), (S, z))
+    keep_H1 = torch.tensor([1 / 2, 7 / 8, 31 / 32], dtype=torch.float64)[:, None]
+    rows, state = [v[:, :, :0]], (S, z)
+    for t in range(T):
+        S_t = keep_H1[..., None] * state[0] + k[:, :, t, :, None] * v[:, :, t, None]
+        state = S_t, keep_H1 * state[1] + k[:, :, t]
+        rows.append((q[:, :, t, None] @ S_t) / (q[:, :, t] * state[1]).sum(-1)[..., None, None])
+    for ours, theirs in zip((y, *after), (torch.cat(rows, 2), *state), strict=True):
+        torch.testing.assert_close(ours, theirs, **EXACT)
+    ours, theirs = (
+        torch.autograd.grad(
+            out.sin().sum() + S.sum() + z.square().sum(), (q, k, v), allow_unused=True, materialize_grads=True
+        )
+        for out, (S, z) in ((y, after), (torch.cat(rows, 2), state))
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+
+
 def test_one_decay_for_a_head_is_the_same_decay_for_all_its_channels() -> None:
     q, k, v, g, S = case("head", 40)
     by_channel = linear.attend_decaying(q, k, v, g.expand(-1, -1, -1, K), None, S)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.models.cost.recurrence import Recurrence
 from octavo.models.linear_recurrent.config import LinearRecurrentConfig
 from octavo.models.parts.attention import join_heads, split_heads
 from octavo.models.parts.feed_forward import init_inner, init_residual
@@ -52,6 +53,10 @@ class Sizes(NamedTuple):
     delta: bool = False
     kept: int = 0
     """Further numbers of the state that are kept in single precision."""
+
+    @property
+    def recurrence(self) -> Recurrence:
+        return Recurrence(self.heads, self.key, self.value, self.decays, self.fixed_decay, self.delta)
 
 
 class Mixer(nn.Module):

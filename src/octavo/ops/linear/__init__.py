@@ -21,15 +21,15 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops.linear import reference
-from octavo.ops.linear.decaying import attend_decaying, stabilised
+from octavo.ops.linear.decaying import attend_decaying, attend_fading, fixed_decays, stabilised
 from octavo.ops.linear.decaying_reference import decaying_weights
 from octavo.ops.linear.feature_maps import FEATURES, Features, draw_random_features, features
 from octavo.ops.linear.reference import State, linear_weights, ratio
 from octavo.ops.linear.sums import check_shapes, in_chunks, wide_enough
 
 __all__ = [
-    "FEATURES", "Features", "State", "attend_decaying", "decaying_weights", "draw_random_features", "features",
-    "linear_weights", "stabilised", "wide_enough",
+    "FEATURES", "Features", "State", "attend_decaying", "attend_fading", "decaying_weights", "draw_random_features",
+    "features", "fixed_decays", "linear_weights", "stabilised", "wide_enough",
 ]  # and what is below  # fmt: skip
 
 Path = Literal["auto", "parallel", "chunked", "recurrent", "kernel"]

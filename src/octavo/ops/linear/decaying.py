@@ -17,10 +17,12 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops.linear import decaying_reference as reference
+from octavo.ops.linear.reference import ratio
 from octavo.ops.linear.sums import check_shapes, in_chunks, wide_enough, without_autocast
 
 DecayingPath = Literal["auto", "recurrent", "parallel", "chunked"]
@@ -59,6 +61,28 @@ def attend_decaying(
             form = reference.parallel if path == "parallel" else reference.recurrent
             y_BHTV, S_BHKV = form(*given, beta_BHT, S_BHKV.to(wide))
     return y_BHTV.to(v_BHTV.dtype), S_BHKV
+
+
+def attend_fading(
+    q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, g_H: Tensor, state: tuple[Tensor, Tensor]
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Plain linear attention whose sums fade: y_t = q_t S_t / (q_t · z_t), S_t = exp(g_h) S_{t-1} + k_t v_tᵀ, and z_t
+    likewise. The state is (S_BHKV, z_BHK), as of `attend_linear`.
+
+    z is the state of a column of ones beside the values, so both are one recurrence.
+    """
+    S_BHKV, z_BHK = state
+    B, H, T, _ = q_BHTK.shape
+    g_BHT1 = g_H[:, None, None].expand(B, H, T, 1)
+    w_BHTW = F.pad(v_BHTV.to(S_BHKV.dtype), (0, 1), value=1.0)
+    y_BHTW, S_BHKW = attend_decaying(q_BHTK, k_BHTK, w_BHTW, g_BHT1, None, torch.cat([S_BHKV, z_BHK[..., None]], -1))
+    y_BHTV = ratio(y_BHTW[..., :-1], y_BHTW[..., -1:])
+    return y_BHTV.to(v_BHTV.dtype), (S_BHKW[..., :-1], S_BHKW[..., -1])
+
+
+def fixed_decays(H: int, device: torch.device | str | None = None) -> Tensor:
+    """g_H, logarithms of what heads keep of their sums: 1/2 in the first, then 7/8, 31/32, 127/128, ..."""
+    return torch.log1p(-(2.0 ** -(1 + 2 * torch.arange(H, dtype=torch.float64, device=device))))
 
 
 def chunk_of(decays: int) -> int:
