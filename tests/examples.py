@@ -155,6 +155,6 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
         },
         "retention": {
             "usual": linear_recurrent("retention"),
-            "convolution": linear_recurrent("retention", convolution=3),
+            "no convolution": linear_recurrent("retention", convolution=0),
         },
     }

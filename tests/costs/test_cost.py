@@ -95,7 +95,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bigram": ("bigram", {"dim": 16, "hidden": 24}),
     **{spec.name: (spec.name, {"width": 16, "layers": 2} | ({"state_size": 6} if spec.name == "mamba2" else {}))
        for spec in LINEAR_RECURRENT},
-    "retention, convolution": ("retention", {"width": 16, "layers": 1, "convolution": 3, "feed_forward": "gelu"}),
+    "retention, no convolution": ("retention", {"width": 16, "layers": 1, "convolution": 0, "feed_forward": "gelu"}),
     "mamba2, gated": ("mamba2", {"width": 16, "layers": 1, "feed_forward": "gated", "tied": False, "dropout": 0.1}),
     "gla, no feed-forward": ("gla", {"width": 16, "layers": 2, "feed_forward": "none"}),
     "deltanet, no convolution": ("deltanet", {"width": 16, "layers": 1, "convolution": 0}),

@@ -66,8 +66,14 @@ def turned(x_K: Tensor, t: int) -> Tensor:
     return torch.cat([y.real, y.imag])
 
 
+def convolved(w: Any, x_TD: Tensor) -> list[Tensor]:
+    """Queries, keys and values by heads."""
+    qkv = mixed(torch.cat([x_TD @ m.T for m in (w.query_DD, w.key_DD, w.value_DD)], 1), w.convolution_CE)
+    return [heads(one) for one in qkv.chunk(3, 1)]
+
+
 def retention(w: Any, x_TD: Tensor) -> Tensor:
-    q, k, v = (heads(x_TD @ m.T) for m in (w.query_DD, w.key_DD, w.value_DD))
+    q, k, v = convolved(w, x_TD)
     y = torch.zeros(len(x_TD), H, K, dtype=torch.float64)
     for h in range(H):
         S = torch.zeros(K, K, dtype=torch.float64)
@@ -78,7 +84,7 @@ def retention(w: Any, x_TD: Tensor) -> Tensor:
 
 
 def gla(w: Any, x_TD: Tensor) -> Tensor:
-    q, k, v = (heads(x_TD @ m.T) for m in (w.query_DD, w.key_DD, w.value_DD))
+    q, k, v = convolved(w, x_TD)
     alpha = heads((x_TD @ w.decay_down_RD.T @ w.decay_up_DR.T + w.decay_bias_D).sigmoid() ** (1 / 16))
     y = torch.zeros(len(x_TD), H, K, dtype=torch.float64)
     for h in range(H):
@@ -90,8 +96,7 @@ def gla(w: Any, x_TD: Tensor) -> Tensor:
 
 
 def delta(w: Any, x_TD: Tensor) -> Tensor:
-    qkv = mixed(torch.cat([x_TD @ m.T for m in (w.query_DD, w.key_DD, w.value_DD)], 1), w.convolution_CE)
-    q, k, v = (heads(one) for one in qkv.chunk(3, 1))
+    q, k, v = convolved(w, x_TD)
     beta = (x_TD @ w.strength_HD.T).sigmoid()
     alpha = torch.ones_like(beta)
     if w.gate_DD is not None:
@@ -264,7 +269,7 @@ def test_effective_attention_is_causal_and_its_rows_sum_to_one(name: str) -> Non
 
 
 def test_effective_attention_is_what_retention_gives_to_each_value() -> None:
-    model: Any = linear_recurrent("retention", layers=1)
+    model: Any = linear_recurrent("retention", layers=1, convolution=0)
     tokens = [model.begin, 3, 5, 3]
     a_HTT = attention_over(model, tokens[1:]).layers[0]
     x_TD = model.blocks[0].norm1(model.embedding_VD[tokens])

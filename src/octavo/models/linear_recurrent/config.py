@@ -81,9 +81,6 @@ class LinearRecurrentConfig:
 class RetentionConfig(LinearRecurrentConfig):
     """How a retentive network is made."""
 
-    convolution: Convolution = 0
-    """Short convolution: what the mixer reads is made of the last so many tokens; 0: of each token alone."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.head_size % 2:
@@ -98,8 +95,6 @@ class RetentionConfig(LinearRecurrentConfig):
 class GatedLinearConfig(LinearRecurrentConfig):
     """How a model of gated linear attention is made."""
 
-    convolution: Convolution = 0
-    """Short convolution: what the mixer reads is made of the last so many tokens; 0: of each token alone."""
     decay_rank: Annotated[int, Range(1, 1 << 12)] = 16
     """The width through which the decays of all channels are computed."""
 

@@ -54,7 +54,7 @@ class GLA(LinearRecurrent):
 SPEC = linear_recurrent_spec(
     "gla", "gated linear attention", "gated linear attention: each channel of a key forgets as the token says",
     GLA, GatedLinearConfig, decays="how much of a channel is retained",
-    equation="""q_t = W_q x_t, k_t = W_k x_t / √K, v_t = W_v x_t
+    equation="""q_t, √K k_t, v_t = silu(convolution(W x))
 α_t = σ(U_a V_a x_t + b)^(1/16)
 S_t = diag(α_t) S_{t-1} + k_t v_tᵀ
 o_t = norm(q_t S_t) ⊙ silu(W_g x_t)""",

@@ -47,7 +47,7 @@ class Retention(LinearRecurrent):
 SPEC = linear_recurrent_spec(
     "retention", "retentive network", "a retentive network (RetNet): heads that forget at fixed paces",
     Retention, RetentionConfig, decays="",
-    equation="""q_t = R_t W_q x_t, k_t = R_t W_k x_t / √K, v_t = W_v x_t, with R_t a rotation by the position
+    equation="""q_t, k_t, v_t = silu(convolution(W x)); q_t and k_t / √K turned by the position
 S_t = γ_h S_{t-1} + k_t v_tᵀ, γ_h = 1 - 2^(-5-h)
 o_t = norm(q_t S_t) ⊙ silu(W_g x_t)""",
 )  # fmt: skip
