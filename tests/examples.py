@@ -13,7 +13,7 @@ from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.bigram_training import fit_bigram
 from octavo.models.gpt import GPT
-from octavo.models.linear_recurrent import SPECS as LINEAR_RECURRENT
+from octavo.models.linear_attention import SPECS as LINEAR_ATTENTION
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig, NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
@@ -83,9 +83,9 @@ def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
     return model.double().requires_grad_(False)
 
 
-def linear_recurrent(name: str, **config: Any) -> LanguageModel[Any]:
+def linear_attention(name: str, **config: Any) -> LanguageModel[Any]:
     """A small one whose parts all add something."""
-    spec = next(spec for spec in LINEAR_RECURRENT if spec.name == name)
+    spec = next(spec for spec in LINEAR_ATTENTION if spec.name == name)
     own = {"state_size": 5} if name == "mamba2" else {"decay_rank": 3} if name == "gla" else {}
     model: Any = spec.model(spec.config(**{"width": 8, "layers": 2, "heads": 2} | own | config), VOCAB)
     model.initialise(seeded_generator(1))
@@ -148,13 +148,13 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             **{f"linear, {phi}": gpt(attention="linear", features=phi) for phi in ("elu", "relu", "random")},
             "linear, decay": gpt(attention="linear", head_decay="fixed"),
         },
-        **{spec.name: {"usual": linear_recurrent(spec.name)} for spec in LINEAR_RECURRENT},
+        **{spec.name: {"usual": linear_attention(spec.name)} for spec in LINEAR_ATTENTION},
         "mamba2": {
-            "usual": linear_recurrent("mamba2"),
-            "feed-forward, no convolution": linear_recurrent("mamba2", feed_forward="relu2", convolution=0, tied=False),
+            "usual": linear_attention("mamba2"),
+            "feed-forward, no convolution": linear_attention("mamba2", feed_forward="relu2", convolution=0, tied=False),
         },
         "retention": {
-            "usual": linear_recurrent("retention"),
-            "no convolution": linear_recurrent("retention", convolution=0),
+            "usual": linear_attention("retention"),
+            "no convolution": linear_attention("retention", convolution=0),
         },
     }

@@ -43,7 +43,7 @@ from octavo.errors import UserError
 from octavo.models import MODELS, names, preset
 from octavo.models.bert import BertConfig
 from octavo.models.cost.transformer import pairs_of
-from octavo.models.linear_recurrent import SPECS as LINEAR_RECURRENT
+from octavo.models.linear_attention import SPECS as LINEAR_RECURRENT
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention import CAUSAL, Local

@@ -16,8 +16,8 @@ from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.exchange.huggingface_export import write_huggingface
 from octavo.exchange.huggingface_import import read_huggingface
-from octavo.models.linear_recurrent.config import Mamba2Config
-from octavo.models.linear_recurrent.mamba2 import Mamba2
+from octavo.models.linear_attention.config import Mamba2Config
+from octavo.models.linear_attention.mamba2 import Mamba2
 from octavo.text import Byte
 
 CLOSE = 1e-4  # of logits with a deviation of about one, in single precision

@@ -756,7 +756,7 @@ def test_names_families_and_patterns_choose_candidates_in_the_tables_order() -> 
     assert names("kn*", "bag") == ["bag", "kn3", "kn5", "kn7", "kn8-adaptive"]
     assert names("recurrent") == ["rnn", "gru", "lstm", "rnn-attention"]
     assert names("gru,xz") == ["gru", "xz"]
-    assert names("linear-recurrence") == ["retention", "gla", "mamba2", "deltanet", "gated-deltanet", "mlstm"]
+    assert names("linear-attention") == ["retention", "gla", "mamba2", "deltanet", "gated-deltanet", "mlstm"]
     unasked = [one.name for one in candidates().values() if one.variant_of or one.missing or one.only_if_named]
     assert names() == [name for name in candidates() if name not in unasked]
 

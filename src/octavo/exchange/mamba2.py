@@ -13,7 +13,7 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.exchange.shapes import Names, Settings
-from octavo.models.linear_recurrent.config import Mamba2Config
+from octavo.models.linear_attention.config import Mamba2Config
 
 SETTINGS = Settings(
     {"vocab_size": ("vocab", 32768), "hidden_size": ("width", 4096), "num_hidden_layers": ("layers", 64),

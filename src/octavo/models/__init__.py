@@ -21,7 +21,7 @@ from octavo.models import (
     bigram_training,
     dan,
     gpt,
-    linear_recurrent,
+    linear_attention,
     mix,
     ngram,
     recurrent,
@@ -45,7 +45,7 @@ __all__ = ["GPT", "GRU", "LSTM", "RNN", "Bag", "Candidate", "Mix", "ModelSpec", 
 
 SPECS = (
     bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, bigram_training.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC,
-    recurrent.LSTM_SPEC, rnn_attention.SPEC, gpt.SPEC, *linear_recurrent.SPECS, mix.SPEC, adaptive_mix.SPEC,
+    recurrent.LSTM_SPEC, rnn_attention.SPEC, gpt.SPEC, *linear_attention.SPECS, mix.SPEC, adaptive_mix.SPEC,
     vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC,
     dan.HEAD_SPEC,
 )  # fmt: skip

@@ -132,7 +132,7 @@ def state_cost(N: int, K: int, V: int) -> int:
 
 WHOLE = {"N": "whole", "C": "whole", "K": "whole", "V": "whole"}
 RECURRENCE = Exercise(
-    id="linear-recurrence", title="A state that forgets and overwrites",
+    id="matrix-state", title="A state that forgets and overwrites",
     question="A head of linear attention keeps a matrix S of K rows and V columns. A token with key k and value v "
     "writes to it, and a query q reads `q*S`. The state either decays before it is written to, `S = g*S_0 + k*T(v)`, "
     "or the delta rule moves what the state answers to k toward v. Count the multiplications and additions of matrix "

@@ -14,14 +14,14 @@ import torch
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
 from octavo.models.cost.recurrence import Run, recurrence_part, saved_for_backward
 from octavo.models.cost.transformer import feed_forward_part
-from octavo.models.linear_recurrent.config import LinearRecurrentConfig
-from octavo.models.linear_recurrent.mixer import Mixer, Sizes
-from octavo.models.linear_recurrent.model import MixerBlock
+from octavo.models.linear_attention.config import LinearAttentionConfig
+from octavo.models.linear_attention.mixer import Mixer, Sizes
+from octavo.models.linear_attention.model import MixerBlock
 from octavo.ops.cross_entropy import SMALL
 
 
 def linear_recurrent_cost(
-    name: str, mixer: type[Mixer], config: LinearRecurrentConfig, vocab: int, shape: Shape
+    name: str, mixer: type[Mixer], config: LinearAttentionConfig, vocab: int, shape: Shape
 ) -> Cost:  # fmt: skip
     """Every part, those of all layers together, and the state."""
     N, D, L, sizes = shape.tokens, config.width, config.layers, mixer.sizes(config)
@@ -47,14 +47,14 @@ def linear_recurrent_cost(
     return Cost(name, vocab, shape, tuple(parts), caches(config, sizes))
 
 
-def caches(config: LinearRecurrentConfig, sizes: Sizes) -> tuple[Cache, ...]:
+def caches(config: LinearAttentionConfig, sizes: Sizes) -> tuple[Cache, ...]:
     """The state of every head, kept in single precision at least, and the last inputs of the convolution."""
     state = Cache(constant=config.layers * (sizes.heads * sizes.key * sizes.value + sizes.kept), least_size=4)
     return state, Cache(constant=config.layers * config.past * sizes.channels)
 
 
 @lru_cache(maxsize=256)
-def block_saved(mixer: type[Mixer], config: LinearRecurrentConfig, B: int, T: int) -> tuple[int, int]:
+def block_saved(mixer: type[Mixer], config: LinearAttentionConfig, B: int, T: int) -> tuple[int, int]:
     """What a block saves for the backward pass, as `saved_for_backward` counts it."""
 
     def prepare(dtype: torch.dtype) -> Run:

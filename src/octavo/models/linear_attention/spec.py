@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from octavo.core import device_of, eval_mode
-from octavo.models.linear_recurrent.config import LinearRecurrentConfig
-from octavo.models.linear_recurrent.cost import linear_recurrent_cost
-from octavo.models.linear_recurrent.model import LinearRecurrent
+from octavo.models.linear_attention.config import LinearAttentionConfig
+from octavo.models.linear_attention.cost import linear_recurrent_cost
+from octavo.models.linear_attention.model import LinearAttentionLM
 from octavo.models.recurrent import layers_of
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, LOGIT_LENS, Tap, TokenMaps, View
@@ -45,7 +45,7 @@ EFFECTIVE_ATTENTION = View("attention", "Effective attention", "token-maps", eff
 
 
 def linear_recurrent_spec(
-    name: str, title: str, description: str, model: type[LinearRecurrent], config: type[LinearRecurrentConfig], *,
+    name: str, title: str, description: str, model: type[LinearAttentionLM], config: type[LinearAttentionConfig], *,
     equation: str, decays: str, strengths: str = "", inputs: str = "", outputs: str = "",
     exports: tuple[str, ...] = (),
 ) -> ModelSpec:  # fmt: skip
@@ -54,7 +54,7 @@ def linear_recurrent_spec(
     taps = tuple(Tap(gate, meaning) for gate, meaning in gates.items() if meaning)
     shown = (View("gates", "Gates", "token-rows", "tapped-values", taps),) if taps else ()
     return ModelSpec(
-        name, title, description, "linear-recurrence", model, config,
+        name, title, description, "linear-attention", model, config,
         cost=partial(linear_recurrent_cost, name, model.mixer),
         views=(EFFECTIVE_ATTENTION, *shown, LOGIT_LENS, GRADIENT_FLOW),
         candidates=lambda seconds, device: [Candidate(name, title, name, only_if_named=True)],

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.models.linear_recurrent.config import GatedLinearConfig
-from octavo.models.linear_recurrent.mixer import HeadMixer, Inputs, Sizes, show_gate
-from octavo.models.linear_recurrent.model import LinearRecurrent
-from octavo.models.linear_recurrent.spec import linear_recurrent_spec
+from octavo.models.linear_attention.config import GatedLinearConfig
+from octavo.models.linear_attention.mixer import HeadMixer, Inputs, Sizes, show_gate
+from octavo.models.linear_attention.model import LinearAttentionLM
+from octavo.models.linear_attention.spec import linear_recurrent_spec
 from octavo.models.parts.attention import split_heads
 from octavo.ops import linear
 
@@ -45,7 +45,7 @@ class GatedLinearMixer(HeadMixer):
         return Inputs(q, k * k.shape[-1] ** -0.5, v, g_BHTK), rest
 
 
-class GLA(LinearRecurrent):
+class GLA(LinearAttentionLM):
     """S_t = diag(α_t) S_{t-1} + k_t v_tᵀ."""
 
     mixer = GatedLinearMixer

@@ -15,7 +15,7 @@ Convolution = Annotated[int, Range(0, 256)]
 
 
 @dataclass(frozen=True)
-class LinearRecurrentConfig:
+class LinearAttentionConfig:
     """How a linear recurrent model is made."""
 
     width: Width = 128
@@ -78,7 +78,7 @@ class LinearRecurrentConfig:
 
 
 @dataclass(frozen=True)
-class RetentionConfig(LinearRecurrentConfig):
+class RetentionConfig(LinearAttentionConfig):
     """How a retentive network is made."""
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class RetentionConfig(LinearRecurrentConfig):
 
 
 @dataclass(frozen=True)
-class GatedLinearConfig(LinearRecurrentConfig):
+class GatedLinearConfig(LinearAttentionConfig):
     """How a model of gated linear attention is made."""
 
     decay_rank: Annotated[int, Range(1, 1 << 12)] = 16
@@ -100,7 +100,7 @@ class GatedLinearConfig(LinearRecurrentConfig):
 
 
 @dataclass(frozen=True)
-class Mamba2Config(LinearRecurrentConfig):
+class Mamba2Config(LinearAttentionConfig):
     """How a Mamba-2 model is made."""
 
     layers: Layers = 8

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.models.linear_recurrent.config import RetentionConfig
-from octavo.models.linear_recurrent.mixer import HeadMixer, Inputs, Sizes
-from octavo.models.linear_recurrent.model import LinearRecurrent
-from octavo.models.linear_recurrent.spec import linear_recurrent_spec
+from octavo.models.linear_attention.config import RetentionConfig
+from octavo.models.linear_attention.mixer import HeadMixer, Inputs, Sizes
+from octavo.models.linear_attention.model import LinearAttentionLM
+from octavo.models.linear_attention.spec import linear_recurrent_spec
 from octavo.ops.positions import rotary_angles, rotate
 
 SLOWEST = 5  # the first head keeps 1 - 2^-5 of its state a token, the next 1 - 2^-6, ...
@@ -38,7 +38,7 @@ class RetentionMixer(HeadMixer):
         return Inputs(q, k, v, g_H[:, None, None].to(q.dtype).expand(B, H, T, 1)), [position_B + T]
 
 
-class Retention(LinearRecurrent):
+class Retention(LinearAttentionLM):
     """S_t = γ S_{t-1} + k_t v_tᵀ."""
 
     mixer = RetentionMixer

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.models.linear_recurrent.config import LinearRecurrentConfig
-from octavo.models.linear_recurrent.mixer import HeadMixer, Inputs, Sizes, per_head, show_gate, unit
-from octavo.models.linear_recurrent.model import LinearRecurrent
-from octavo.models.linear_recurrent.paces import draw_paces, log_decay
-from octavo.models.linear_recurrent.spec import linear_recurrent_spec
+from octavo.models.linear_attention.config import LinearAttentionConfig
+from octavo.models.linear_attention.mixer import HeadMixer, Inputs, Sizes, per_head, show_gate, unit
+from octavo.models.linear_attention.model import LinearAttentionLM
+from octavo.models.linear_attention.paces import draw_paces, log_decay
+from octavo.models.linear_attention.spec import linear_recurrent_spec
 
 
 class DeltaMixer(HeadMixer):
@@ -24,7 +24,7 @@ class DeltaMixer(HeadMixer):
 
     gated = False
 
-    def __init__(self, config: LinearRecurrentConfig) -> None:
+    def __init__(self, config: LinearAttentionConfig) -> None:
         super().__init__(config)
         self.strength_HD = nn.Parameter(torch.empty(config.heads, config.width))
 
@@ -48,7 +48,7 @@ class GatedDeltaMixer(DeltaMixer):
 
     gated = True
 
-    def __init__(self, config: LinearRecurrentConfig) -> None:
+    def __init__(self, config: LinearAttentionConfig) -> None:
         super().__init__(config)
         H, D = config.heads, config.width
         self.decay_HD = nn.Parameter(torch.empty(H, D))
@@ -72,13 +72,13 @@ class GatedDeltaMixer(DeltaMixer):
         return g_BHT
 
 
-class DeltaNet(LinearRecurrent):
+class DeltaNet(LinearAttentionLM):
     """S_t = (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ."""
 
     mixer = DeltaMixer
 
 
-class GatedDeltaNet(LinearRecurrent):
+class GatedDeltaNet(LinearAttentionLM):
     """S_t = α_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ."""
 
     mixer = GatedDeltaMixer
@@ -87,7 +87,7 @@ class GatedDeltaNet(LinearRecurrent):
 STRENGTH = "how much of what a key holds is overwritten"
 DELTA_SPEC = linear_recurrent_spec(
     "deltanet", "DeltaNet", "linear attention by the delta rule: what a key holds is overwritten",
-    DeltaNet, LinearRecurrentConfig, decays="", strengths=STRENGTH,
+    DeltaNet, LinearAttentionConfig, decays="", strengths=STRENGTH,
     equation="""q_t, k_t, v_t = silu(convolution(W x)); |q_t| = |k_t| = 1
 β_t = σ(W_β x_t)
 S_t = (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ
@@ -95,7 +95,7 @@ o_t = norm(q_t S_t)""",
 )  # fmt: skip
 GATED_DELTA_SPEC = linear_recurrent_spec(
     "gated-deltanet", "gated DeltaNet", "the delta rule with a decay: what a key holds is overwritten or forgotten",
-    GatedDeltaNet, LinearRecurrentConfig, decays="how much of the state is retained", strengths=STRENGTH,
+    GatedDeltaNet, LinearAttentionConfig, decays="how much of the state is retained", strengths=STRENGTH,
     equation="""q_t, k_t, v_t = silu(convolution(W x)); |q_t| = |k_t| = 1
 β_t = σ(W_β x_t), α_t = exp(-a softplus(W_a x_t + b))
 S_t = α_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models.linear_recurrent.config import LinearRecurrentConfig
-from octavo.models.linear_recurrent.mixer import Mixer
+from octavo.models.linear_attention.config import LinearAttentionConfig
+from octavo.models.linear_attention.mixer import Mixer
 from octavo.models.parts.block import Block, in_product_precision
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_tables
 from octavo.ops.tracing import tap
@@ -27,7 +27,7 @@ SCORED_TOKENS = 2048  # by one call: more only take memory
 class MixerBlock(Block):
     """x + mixer(norm(x)), then x + feed_forward(norm(x)), unless there is no feed-forward layer."""
 
-    def __init__(self, config: LinearRecurrentConfig, mixer: type[Mixer]) -> None:
+    def __init__(self, config: LinearAttentionConfig, mixer: type[Mixer]) -> None:
         super().__init__(config.parts)
         self.norm1: Any = Norm(config.parts)
         self.mixer: Any = mixer(config)
@@ -49,14 +49,14 @@ class MixerBlock(Block):
         return True
 
 
-class LinearRecurrent(LanguageModel[State]):
+class LinearAttentionLM(LanguageModel[State]):
     """What the models share; each has a mixer of its own."""
 
     mixer: ClassVar[type[Mixer]]
-    config: LinearRecurrentConfig
+    config: LinearAttentionConfig
     muon_learning_rate = 0.02
 
-    def __init__(self, config: LinearRecurrentConfig, vocab: int) -> None:
+    def __init__(self, config: LinearAttentionConfig, vocab: int) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
         self.begin = vocab - 1 if config.begin < 0 else config.begin

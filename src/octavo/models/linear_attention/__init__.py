@@ -5,6 +5,6 @@ Each file has one mixer and its model; `model` has the blocks, `octavo.ops.linea
 
 from __future__ import annotations
 
-from octavo.models.linear_recurrent import delta, gla, mamba2, mlstm, retention
+from octavo.models.linear_attention import delta, gla, mamba2, mlstm, retention
 
 SPECS = (retention.SPEC, gla.SPEC, mamba2.SPEC, delta.DELTA_SPEC, delta.GATED_DELTA_SPEC, mlstm.SPEC)

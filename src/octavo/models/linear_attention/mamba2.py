@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.models.linear_recurrent.config import Mamba2Config
-from octavo.models.linear_recurrent.mixer import Inputs, Mixer, Sizes, per_head, show_gate
-from octavo.models.linear_recurrent.model import LinearRecurrent
-from octavo.models.linear_recurrent.paces import draw_paces, log_decay
-from octavo.models.linear_recurrent.spec import linear_recurrent_spec
+from octavo.models.linear_attention.config import Mamba2Config
+from octavo.models.linear_attention.mixer import Inputs, Mixer, Sizes, per_head, show_gate
+from octavo.models.linear_attention.model import LinearAttentionLM
+from octavo.models.linear_attention.paces import draw_paces, log_decay
+from octavo.models.linear_attention.spec import linear_recurrent_spec
 from octavo.models.parts.attention import join_heads, split_heads
 from octavo.ops.norm import rms_norm
 from octavo.ops.short_convolution import short_convolution
@@ -78,7 +78,7 @@ class Mamba2Mixer(Mixer):
         return F.linear(rms_norm(y_BTI, self.norm_I.to(y_BTI.dtype), self.config.norm_eps), self.out_DI)
 
 
-class Mamba2(LinearRecurrent):
+class Mamba2(LinearAttentionLM):
     """S_t = exp(-a Δ_t) S_{t-1} + Δ_t B_t v_tᵀ."""
 
     mixer = Mamba2Mixer

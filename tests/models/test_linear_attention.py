@@ -13,14 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from examples import VOCAB, linear_recurrent, text
+from examples import VOCAB, linear_attention, text
 from octavo.core import scan, seeded_generator, tensors_of
 from octavo.errors import UserError
 from octavo.inspection.attention_maps import attention_over
 from octavo.inspection.views import layer_predictions, token_rows
 from octavo.models import MODELS, find_spec
-from octavo.models.linear_recurrent import SPECS
-from octavo.models.linear_recurrent.config import GatedLinearConfig, Mamba2Config, RetentionConfig
+from octavo.models.linear_attention import SPECS
+from octavo.models.linear_attention.config import GatedLinearConfig, Mamba2Config, RetentionConfig
 from octavo.ops.short_convolution import short_convolution
 from octavo.scoring.token_costs import token_costs
 
@@ -149,7 +149,7 @@ EQUATIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_mixer_is_its_equations(name: str) -> None:
-    mixer: Any = linear_recurrent(name).blocks[0].mixer  # type: ignore[union-attr,index]
+    mixer: Any = linear_attention(name).blocks[0].mixer  # type: ignore[union-attr,index]
     x_1TD = drawn(1, 9, D)
     y_1TD, _ = mixer.absorb(x_1TD, mixer.start(1))
     torch.testing.assert_close(y_1TD[0], EQUATIONS[name](mixer, x_1TD[0]), **EXACT)
@@ -157,7 +157,7 @@ def test_a_mixer_is_its_equations(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_weight_gets_the_gradient_of_the_steps(name: str) -> None:
-    model = linear_recurrent(name).requires_grad_(True)
+    model = linear_attention(name).requires_grad_(True)
     x_BT = torch.randint(0, VOCAB - 1, (2, 19), generator=seeded_generator(1))
     weights = list(model.parameters())
     at_once = torch.autograd.grad(model(x_BT).square().sum(), weights)
@@ -169,7 +169,7 @@ def test_every_weight_gets_the_gradient_of_the_steps(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_state_has_one_size_however_long_the_text(name: str) -> None:
-    model = linear_recurrent(name)
+    model = linear_attention(name)
     sizes = {tuple(one.shape for one in tensors_of(model.start(1)))}
     for length in (1, 2, 65):
         _, state = model.absorb(model.start(1), torch.zeros(1, length, dtype=torch.long))
@@ -180,7 +180,7 @@ def test_the_state_has_one_size_however_long_the_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_long_text_in_single_precision_is_scored_as_in_double(name: str) -> None:
-    model = linear_recurrent(name)
+    model = linear_attention(name)
     x_N = text(3000, seed=3).numpy()
     exact = [bits_N for _, bits_N in token_costs(model, [x_N])]
     rounded = [bits_N for _, bits_N in token_costs(model.float(), [x_N])]
@@ -212,7 +212,7 @@ def test_a_few_steps_of_training_learn_a_rule(name: str) -> None:
 
 @pytest.mark.parametrize("bias", [-200.0, 200.0])
 def test_extreme_gates_of_an_mlstm_are_finite_in_single_precision(bias: float) -> None:
-    model: Any = linear_recurrent("mlstm").float().requires_grad_(True)
+    model: Any = linear_attention("mlstm").float().requires_grad_(True)
     for block in model.blocks:
         block.mixer.input_bias_H.data.fill_(bias)
         block.mixer.forget_bias_H.data.fill_(-bias)
@@ -258,7 +258,7 @@ def test_a_short_convolution_is_that_of_pytorch(taps: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_effective_attention_is_causal_and_its_rows_sum_to_one(name: str) -> None:
-    model = linear_recurrent(name)
+    model = linear_attention(name)
     maps = attention_over(model, text(21)[1:].tolist())
     assert len(maps.layers) == 2
     for a_HTT in maps.layers:
@@ -269,7 +269,7 @@ def test_effective_attention_is_causal_and_its_rows_sum_to_one(name: str) -> Non
 
 
 def test_effective_attention_is_what_retention_gives_to_each_value() -> None:
-    model: Any = linear_recurrent("retention", layers=1, convolution=0)
+    model: Any = linear_attention("retention", layers=1, convolution=0)
     tokens = [model.begin, 3, 5, 3]
     a_HTT = attention_over(model, tokens[1:]).layers[0]
     x_TD = model.blocks[0].norm1(model.embedding_VD[tokens])
@@ -281,7 +281,7 @@ def test_effective_attention_is_what_retention_gives_to_each_value() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gates_lie_between_shut_and_open_and_one_row_is_a_layers(name: str) -> None:
-    rows = token_rows(linear_recurrent(name), text(20)[1:].tolist())
+    rows = token_rows(linear_attention(name), text(20)[1:].tolist())
     expected = {"retention": [], "gla": ["decay"], "mamba2": ["decay"], "deltanet": ["strength"],
                 "gated-deltanet": ["strength", "decay"], "mlstm": ["input", "decay", "output"]}[name]  # fmt: skip
     assert [(row.layer, row.name) for row in rows] == [(layer, gate) for layer in (1, 2) for gate in expected]
@@ -293,7 +293,7 @@ def test_gates_lie_between_shut_and_open_and_one_row_is_a_layers(name: str) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_logit_lens_ends_with_the_models_own_prediction(name: str) -> None:
-    model = linear_recurrent(name)
+    model = linear_attention(name)
     x_N = text(12)[1:].tolist()
     layers = layer_predictions(model, x_N)
     assert len(layers) == 3

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.models.linear_recurrent.config import LinearRecurrentConfig
-from octavo.models.linear_recurrent.mixer import HeadMixer, Inputs, Sizes, per_head, show_gate
-from octavo.models.linear_recurrent.model import LinearRecurrent
-from octavo.models.linear_recurrent.spec import linear_recurrent_spec
+from octavo.models.linear_attention.config import LinearAttentionConfig
+from octavo.models.linear_attention.mixer import HeadMixer, Inputs, Sizes, per_head, show_gate
+from octavo.models.linear_attention.model import LinearAttentionLM
+from octavo.models.linear_attention.spec import linear_recurrent_spec
 from octavo.models.parts.attention import split_heads
 from octavo.ops import linear
 from octavo.ops.short_convolution import short_convolution
@@ -34,7 +34,7 @@ def capped(x: Tensor) -> Tensor:
 class MatrixLSTMMixer(HeadMixer):
     """A_t = f_t, with k_t times the input gate i_t; what is read is divided by the larger of |q · n| and 1."""
 
-    def __init__(self, config: LinearRecurrentConfig) -> None:
+    def __init__(self, config: LinearAttentionConfig) -> None:
         super().__init__(config)
         H, D = config.heads, config.width
         self.input_HD = nn.Parameter(torch.empty(H, D))
@@ -90,7 +90,7 @@ class MatrixLSTMMixer(HeadMixer):
         return o_BTD
 
 
-class MLSTM(LinearRecurrent):
+class MLSTM(LinearAttentionLM):
     """S_t = f_t S_{t-1} + i_t k_t v_tᵀ, read as q S / max(|q · n|, 1)."""
 
     mixer = MatrixLSTMMixer
@@ -98,7 +98,7 @@ class MLSTM(LinearRecurrent):
 
 SPEC = linear_recurrent_spec(
     "mlstm", "mLSTM", "an LSTM whose cell is a matrix (the mLSTM of xLSTM)",
-    MLSTM, LinearRecurrentConfig, decays="how much of the state is retained",
+    MLSTM, LinearAttentionConfig, decays="how much of the state is retained",
     inputs="how much is written, as a share of the most so far", outputs="how much of what is read is shown",
     equation="""q_t = W_q c_t, k_t = W_k c_t / √K, v_t = W_v x_t, with c = silu(convolution(x))
 i_t = exp(w_i x_t + b_i), f_t = σ(w_f x_t + b_f)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.models.cost.recurrence import Recurrence
-from octavo.models.linear_recurrent.config import LinearRecurrentConfig
+from octavo.models.linear_attention.config import LinearAttentionConfig
 from octavo.models.parts.attention import join_heads, split_heads
 from octavo.models.parts.feed_forward import init_inner, init_residual
 from octavo.ops import linear
@@ -68,7 +68,7 @@ class Mixer(nn.Module):
     config: Any
     convolution_CE: nn.Parameter | None
 
-    def __init__(self, config: LinearRecurrentConfig) -> None:
+    def __init__(self, config: LinearAttentionConfig) -> None:
         super().__init__()
         self.config = config
         channels = self.sizes(config).channels
@@ -142,7 +142,7 @@ class HeadMixer(Mixer):
 
     gated: ClassVar[bool] = True
 
-    def __init__(self, config: LinearRecurrentConfig) -> None:
+    def __init__(self, config: LinearAttentionConfig) -> None:
         super().__init__(config)
         D = config.width
         self.query_DD = nn.Parameter(torch.empty(D, D))
