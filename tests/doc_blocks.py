@@ -18,7 +18,8 @@ STAND_INS = {  # by what a page names: a small one of the same kind
     "birthplaces": "people-40", "people-160": "people-40", "people-200": "people-40",
 }  # fmt: skip
 NETWORKS = ("nnlm", "rnn", "gru", "lstm", "rnn-attention", "mingru", "minlstm", "lru", "rglru", "conv", "gpt",
-            "local", "linear", "synthesizer", "bert", "seq2seq", "vit", "davit")  # fmt: skip
+            "local", "linear", "synthesizer", "retention", "gla", "mamba2", "deltanet", "gated-deltanet", "mlstm",
+            "bert", "seq2seq", "vit", "davit")  # fmt: skip
 BUDGET, LONGER = "2steps", "4steps"  # a resumed run needs more than it had
 FACTS = "--width 32 --layers 1 --heads 2 --context 64 --pretrain-epochs 1 --epochs 1".split()
 

@@ -19,6 +19,7 @@ from octavo.models.context_tree_fit import fit_context_tree
 from octavo.models.conv import Conv, ConvConfig
 from octavo.models.gpt import GPT
 from octavo.models.hidden_markov import HMM, HMMConfig
+from octavo.models.linear_attention import SPECS as LINEAR_ATTENTION
 from octavo.models.linear_recurrent import LRU, RGLRU, LinearRecurrent, MinGRU, MinLSTM
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig, NGram, NGramConfig
@@ -116,6 +117,15 @@ def randomised(model: M) -> M:
     return model.double().requires_grad_(False)
 
 
+def linear_attention(name: str, **config: Any) -> LanguageModel[Any]:
+    """A small one whose parts all add something."""
+    spec = next(spec for spec in LINEAR_ATTENTION if spec.name == name)
+    own = {"state_size": 5} if name == "mamba2" else {"decay_rank": 3} if name == "gla" else {}
+    model: Any = spec.model(spec.config(**{"width": 8, "layers": 2, "heads": 2} | own | config), VOCAB)
+    made: LanguageModel[Any] = randomised(model)
+    return made
+
+
 def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
     """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
     model = GPT(
@@ -189,5 +199,15 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
                 for attention in ("local", "strided", "block", "global", "dense", "random")
             },
             **{f"linear, {phi}": gpt(attention="linear", features=phi) for phi in ("elu", "relu", "random")},
+            "linear, decay": gpt(attention="linear", head_decay="fixed"),
+        },
+        **{spec.name: {"usual": linear_attention(spec.name)} for spec in LINEAR_ATTENTION},
+        "mamba2": {
+            "usual": linear_attention("mamba2"),
+            "feed-forward, no convolution": linear_attention("mamba2", feed_forward="relu2", convolution=0, tied=False),
+        },
+        "retention": {
+            "usual": linear_attention("retention"),
+            "no convolution": linear_attention("retention", convolution=0),
         },
     }

@@ -154,8 +154,9 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["zzz"], "there is no verb 'zzz'; see octavo --help"),
         (
             ["train", "trasnformer", "x"],
-            "there is no model 'trasnformer'; models are bag, ngram, adaptive-ngram, bigram, nnlm, rnn, gru, lstm, "
-            "rnn-attention, mingru, minlstm, lru, rglru, conv, gpt, local, linear, synthesizer, mix, adaptive-mix",
+            "there is no model 'trasnformer'; models are bag, ngram, ppm, adaptive-ngram, ctw, bigram, nnlm, "
+            "rnn, gru, lstm, rnn-attention, mingru, minlstm, lru, rglru, hmm, hmm-em, conv, gpt, local, linear, "
+            "synthesizer, retention, gla, mamba2, deltanet, gated-deltanet, mlstm, mix, adaptive-mix",
         ),
         (["data", "gte"], "there is no action 'gte'; did you mean get?"),
         (["data", "zzz"], "there is no action 'zzz'; the actions of octavo data are list, get, show, bin"),
@@ -172,6 +173,7 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["train", "ngram", "x", "--order", "0"], "order must be at least 1: order=0"),
         (["train", "bag", "x", "--k", "-1"], "k must be at least 0 and at most 1e+09: k=-1.0"),
         (["train", "ngram", "x", "--seed", "-1"], "seed must be from 0"),
+        (["train", "gpt", "x", "--head-decay", "fixed"], "head_decay belongs to attention linear"),
         (["train", "gpt", "x", "--attention-window", "8"], "attention_window belongs to attention local or strided"),
         (["train", "gpt", "x", "--features", "relu"], "features=relu; leave it out, or try --attention linear"),
         (["train", "gpt", "x", "--heads", "128"], "128 / 128; try --heads 64 or --positions none"),

@@ -43,6 +43,7 @@ from octavo.errors import UserError
 from octavo.models import MODELS, names, preset
 from octavo.models.bert import BertConfig
 from octavo.models.cost.transformer import pairs_of
+from octavo.models.linear_attention import SPECS as LINEAR_ATTENTION
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention import CAUSAL, Local
@@ -72,6 +73,17 @@ GPTS: dict[str, dict[str, Any]] = {
     "strided, shared keys": {"attention": "strided", "kv_heads": 2} | REACH,
     "dense, dropout": {"attention": "dense", "dropout": 0.1},
     **{f"linear, {phi}": {"attention": "linear", "features": phi} for phi in ("elu", "relu", "random")},
+    "linear, decay": {"attention": "linear", "head_decay": "fixed"},
+    "linear, decay, random, shared keys": {
+        "attention": "linear",
+        "head_decay": "fixed",
+        "features": "random",
+        "kv_heads": 2,
+        "positions": "none",
+        "qk_norm": False,
+        "bias": True,
+        "dropout": 0.1,
+    },
     "linear, shared keys": {"attention": "linear", "kv_heads": 2},
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -91,6 +103,12 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "conv, linear": ("conv", {"width": 16, "layers": 3, "kernel": 2, "cycle": 2, "gate": "linear", "tied": False,
                               "dropout": 0.1}),
     "hmm": ("hmm", {"states": 16}),
+    **{spec.name: (spec.name, {"width": 16, "layers": 2} | ({"state_size": 6} if spec.name == "mamba2" else {}))
+       for spec in LINEAR_ATTENTION},
+    "retention, no convolution": ("retention", {"width": 16, "layers": 1, "convolution": 0, "feed_forward": "gelu"}),
+    "mamba2, gated": ("mamba2", {"width": 16, "layers": 1, "feed_forward": "gated", "tied": False, "dropout": 0.1}),
+    "gla, no feed-forward": ("gla", {"width": 16, "layers": 2, "feed_forward": "none"}),
+    "deltanet, no convolution": ("deltanet", {"width": 16, "layers": 1, "convolution": 0}),
 }  # fmt: skip
 ALL = {**{f"gpt, {name}": ("gpt", TINY | config) for name, config in GPTS.items()}, **OTHERS}
 SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not in ("linear", "dense", "random")]

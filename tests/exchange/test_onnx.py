@@ -35,6 +35,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("linear", {"width": 16, "layers": 1}),
     *((name, {"width": 8, "layers": 1}) for name in ("mingru", "minlstm", "lru", "rglru")),
     ("hmm", {"states": 8}),
+    *((name, {"width": 16, "layers": 1, "heads": 2}) for name in ("retention", "mamba2", "mlstm")),
 ]
 
 

@@ -757,6 +757,7 @@ def test_names_families_and_patterns_choose_candidates_in_the_tables_order() -> 
     assert names("kn*", "bag") == ["bag", "kn3", "kn5", "kn7", "kn8-adaptive"]
     assert names("recurrent") == ["rnn", "gru", "lstm", "rnn-attention", "mingru", "minlstm", "lru", "rglru"]
     assert names("gru,xz") == ["gru", "xz"]
+    assert names("linear-attention") == ["retention", "gla", "mamba2", "deltanet", "gated-deltanet", "mlstm"]
     usual = [name for name, one in candidates().items() if not (one.variant_of or one.missing or one.only_if_named)]
     assert names() == usual
 

@@ -50,6 +50,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "sinusoidal, bias": {"positions": "sinusoidal", "bias": True, "norm": "layer", "feed_forward": "gelu"},
     "none, strided context": {"positions": "none", "stride": 5}, "linear, random features": {
         "attention": "linear", "features": "random"}, "linear, shared keys": {"attention": "linear", "kv_heads": 1},
+    "linear, decay": {"attention": "linear", "head_decay": "fixed"},
 }  # fmt: skip
 MOVING = [name for name, config in KINDS.items() if GPTConfig(**config).absolute]
 

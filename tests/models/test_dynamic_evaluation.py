@@ -15,7 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from examples import VOCAB, attentive, convolutional, gpt, linear_recurrent, mixed, neural_ngram, ngram, recurrent
+from examples import (
+    VOCAB,
+    attentive,
+    convolutional,
+    gpt,
+    linear_attention,
+    linear_recurrent,
+    mixed,
+    neural_ngram,
+    ngram,
+    recurrent,
+)
 from laws import EXACT, LAWS, LENGTHS, logp, tokens
 from octavo.core import LanguageModel, scan
 from octavo.errors import UserError
@@ -46,6 +57,7 @@ ADAPTIVE = {
     "gpt": learning(gpt(), optimizer="rms"),
     "gpt, absolute": learning(gpt(positions="learned", norm="layer", bias=True), segment=7, decay=0.1),
     "gpt, linear": learning(gpt(attention="linear"), optimizer="adam"),
+    "gated-deltanet": learning(linear_attention("gated-deltanet"), optimizer="sgd"),
     "gpt, long segments": learning(gpt(kv_heads=1), segment=40),
 }
 CASES = [pytest.param(model, id=name) for name, model in ADAPTIVE.items()]

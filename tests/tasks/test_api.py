@@ -73,8 +73,9 @@ def test_wrong_settings_are_refused_and_the_near_one_named(
 def test_wrong_models_and_settings_of_a_mixture_are_refused(text: Path) -> None:
     with pytest.raises(
         UserError,
-        match="there is no model 'transfromer'; models are bag, ngram, adaptive-ngram, bigram, nnlm, rnn, gru, lstm, "
-        "rnn-attention, mingru, minlstm, lru, rglru, conv, gpt, local, linear, synthesizer, mix, adaptive-mix",
+        match="there is no model 'transfromer'; models are bag, ngram, ppm, adaptive-ngram, ctw, bigram, nnlm, "
+        "rnn, gru, lstm, rnn-attention, mingru, minlstm, lru, rglru, hmm, hmm-em, conv, gpt, local, "
+        "linear, synthesizer, retention, gla, mamba2, deltanet, gated-deltanet, mlstm, mix, adaptive-mix",
     ):
         octavo.train("transfromer", text)
     with pytest.raises(UserError, match="mix has no setting 'tokenizer'"):

@@ -43,13 +43,18 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt, state carried": ("gpt", {"heads": 2, "context": 12, "dropout": 0.2, "ema": 0.9}),
     "gpt, contexts of their own": ("gpt", {"heads": 2, "context": 8, "positions": "learned", "accumulate": 2}),
     "linear, adamw": ("linear", {"heads": 2, "optimizer": "adamw", "dropout": 0.1}),
+    "gated-deltanet, pieces": ("gated-deltanet", {"heads": 2, "accumulate": 2, "dropout": 0.1}),
     "rnn-attention, several epochs": ("rnn-attention", {"sequence_length": 64, "memory": 5, "dropout": 0.2}),
     "lru, two layers": ("lru", {"layers": 2, "dropout": 0.2, "ema": 0.9}),
     "nnlm, adamw": ("nnlm", {"optimizer": "adamw", "dropout": 0.2, "hidden": 16}),
     "conv, state carried": ("conv", {"layers": 2, "accumulate": 2}),
     "hmm": ("hmm", {"states": 6}),
 }
-WITHOUT = {"rnn-attention": ("layers",), "nnlm": ("layers",), "hmm": ("width", "layers")}  # settings that a model does not have
+WITHOUT = {
+    "rnn-attention": ("layers",),
+    "nnlm": ("layers",),
+    "hmm": ("width", "layers"),
+}  # settings that a model does not have
 
 
 class KilledError(BaseException):

@@ -91,7 +91,7 @@ def is_arpa(path: Path) -> bool:
 
 FORMATS: dict[str, Format] = {
     "hf": Format(
-        "a Hugging Face folder of a GPT-2, Llama, Mistral, Qwen3 or BERT", is_huggingface,
+        "a Hugging Face folder of a GPT-2, Llama, Mistral, Qwen3, Mamba-2 or BERT", is_huggingface,
         reader="huggingface_import.read_huggingface", writer="huggingface_export.write_huggingface", suffix="-hf",
     ),
     "gguf": Format(

@@ -21,6 +21,7 @@ from octavo.exchange.decoders import SHAPES, fitting
 from octavo.exchange.formats import CONFIG
 from octavo.exchange.huggingface_import import GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG
 from octavo.exchange.imported import ADDED
+from octavo.exchange.mamba2 import Mamba2Shape
 from octavo.io.files import whole_folder
 from octavo.io.tensors import write_tensors
 from octavo.models import name_of, spec_of
@@ -37,10 +38,12 @@ def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: s
     """Write the folder, in place of one that octavo wrote before; returns what the user should know."""
     if "hf" not in spec_of(model).exports:
         raise UserError(
-            f"only transformers have a Hugging Face form: this is of model {name_of(model)}; export a gpt run"
+            f"only gpt and mamba2 have a Hugging Face form: this is of model {name_of(model)}; export a run of these"
         )
-    kind = fitting(SHAPES, model.config, "Hugging Face")
-    shape = SHAPES[kind]
+    shape: Any = Mamba2Shape()
+    if (kind := name_of(model)) != shape.model:
+        kind = fitting(SHAPES, model.config, "Hugging Face")
+        shape = SHAPES[kind]
     check_target(Path(folder))
     ids = {"bos_token_id": model.begin, "eos_token_id": model.begin}
     settings = {"model_type": kind} | shape.settings_from(model.config, model.vocab) | ids

@@ -20,6 +20,7 @@ from octavo.errors import UserError
 from octavo.exchange.decoders import SHAPES
 from octavo.exchange.formats import CONFIG, read_object
 from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, TokenIds, built, untied, with_tokenizer
+from octavo.exchange.mamba2 import Mamba2Shape
 from octavo.exchange.shapes import Shape
 from octavo.io.encoding import read_text
 from octavo.text.tokenizers.base import Tokenizer
@@ -39,11 +40,12 @@ def read_huggingface(folder: str | Path, tokenizer: Tokenizer | None = None) -> 
     try:
         shape = _shape_of(values)
         config, vocab = shape.config_of(values)
-        ours = untied(shape.to_ours(read_weights(folder), config), config.tied)
+        made: Any = config
+        ours = untied(shape.to_ours(read_weights(folder), made), config.tied)
         if (rows := len(ours["embedding_VD"])) != vocab or not vocab:  # before a tokenizer of that size is made
             raise UserError(f"every token must have an embedding: vocab_size={vocab:,}, the file has {rows:,}")
         own, notes = _tokenizer(folder, values, vocab)
-        model = built(config, vocab, own.begin, ours)
+        model = built(config, vocab, own.begin, ours, shape.model)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     record = {"corpus": {"name": folder.absolute().name}, "notes": notes}
@@ -51,15 +53,16 @@ def read_huggingface(folder: str | Path, tokenizer: Tokenizer | None = None) -> 
     return with_tokenizer(ImportedModel(model, own, record), tokenizer)
 
 
-def _shape_of(values: Mapping[str, Any]) -> Shape:
+def _shape_of(values: Mapping[str, Any]) -> Shape | Mamba2Shape:
+    shapes: dict[str, Shape | Mamba2Shape] = {**SHAPES, Mamba2Shape.model: Mamba2Shape()}
     kind = values.get("model_type")
-    if not isinstance(kind, str) or kind not in SHAPES:
+    if not isinstance(kind, str) or kind not in shapes:
         raise UserError(
-            f"models of type {', '.join(SHAPES)} can be read: config.json says {kind!r}; take another model"
+            f"models of type {', '.join(shapes)} can be read: config.json says {kind!r}; take another model"
         )
     if values.get("quantization_config") is not None:
         raise UserError("quantised weights are read from GGUF files only; take the model as it was before that")
-    return SHAPES[kind]
+    return shapes[kind]
 
 
 # ---------------------------------------------------------------------- weights

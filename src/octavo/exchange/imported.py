@@ -12,7 +12,6 @@ from torch import Tensor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.models import build
-from octavo.models.parts.config import GPTConfig
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.base import Tokenizer
 
@@ -42,10 +41,10 @@ def with_tokenizer(imported: ImportedModel, tokenizer: Tokenizer | None) -> Impo
     return ImportedModel(model, tokenizer, imported.record | {"notes": []})
 
 
-def built(config: GPTConfig, vocab: int, begin: int, tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
-    """The transformer with these tensors; a config that does not belong to them is refused before memory is taken."""
+def built(config: Any, vocab: int, begin: int, tensors: Mapping[str, Tensor], model: str = "gpt") -> LanguageModel[Any]:
+    """The model with these tensors; a config that does not belong to them is refused before memory is taken."""
     described = dataclasses.asdict(dataclasses.replace(config, begin=begin))
-    return build({"model": "gpt", "config": described, "vocab": vocab}, tensors)
+    return build({"model": model, "config": described, "vocab": vocab}, tensors)
 
 
 def untied(tensors: dict[str, Tensor], tied: bool) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ class Settings:
                 able_to = " or ".join(map(str, readable))
                 raise UserError(f"octavo's transformer has no {name}={value}, only {able_to}; take another model")
         found = {ours: getattr(given, name) for name, (ours, _) in self.ours.items()}
-        if not 2 <= found["context"] <= LONGEST_CONTEXT:
+        if "context" in found and not 2 <= found["context"] <= LONGEST_CONTEXT:
             raise UserError(f"a context must have from 2 to {LONGEST_CONTEXT:,} tokens: it says {found['context']:,}")
         if "feed_forward" in found:
             found["feed_forward"] = ACTIVATIONS[found["feed_forward"]]
@@ -124,7 +124,9 @@ def _some(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder of Hugging Face."""
+    """A decoder of Hugging Face that a transformer of ours can be."""
+
+    model: ClassVar[str] = "gpt"
 
     architecture: str
     settings: Settings

@@ -27,6 +27,7 @@ from octavo.io.cooperative import Turn, in_turns
 from octavo.models.parts.checks import check_numbers
 from octavo.models.views import TokenMaps, View
 from octavo.ops.attention import CAUSAL
+from octavo.ops.linear import fixed_decays
 from octavo.ops.linear.reference import ratio
 from octavo.ops.tracing import trace
 
@@ -183,11 +184,20 @@ def layer_rows(model: Any, x_T: Sequence[int], layers: Layers = "all", piece: in
             for q_1HTK, k_1HSK in zip(one.shown["queries"][chosen], keys, strict=True):
                 wide = torch.promote_types(q_1HTK.dtype, torch.float32)
                 p_HTS = (q_1HTK[0].to(wide) @ k_1HSK[0].to(wide).mT).tril(one.start)
+                if model.config.head_decay == "fixed":
+                    p_HTS = p_HTS * _faded(p_HTS, one.start)
                 rows.append(ratio(p_HTS, p_HTS.sum(-1, keepdim=True)))
         else:
             rows = [a_1HTS[0] for a_1HTS in one.shown["attention"][chosen]]
         T, S = one.end - one.start, rows[0].shape[-1]
         yield RowBlock(one.start, one.end - S, rows, pattern.mask(T, S).sum(-1))
+
+
+def _faded(p_HTS: Tensor, start: int) -> Tensor:
+    """What fixed decays leave of a key that was read t - s tokens before."""
+    H, T, S = p_HTS.shape
+    age_TS = (torch.arange(start, start + T)[:, None] - torch.arange(S)).clamp_min(0).to(p_HTS.device)
+    return (fixed_decays(H, p_HTS.device)[:, None, None] * age_TS).exp().to(p_HTS.dtype)
 
 
 def _memory_rows(model: LanguageModel[Any], x_T: Sequence[int]) -> Iterator[RowBlock]:
@@ -240,8 +250,8 @@ def top_attention(
 def head_count(model: LanguageModel[Any]) -> int:
     """How many maps the model's attention has."""
     view = find_view(model, "token-maps")
-    layered = view is not None and view.source == "layer-attention"
-    return int(model.config.layers * model.config.heads) if layered else 1
+    one = view is None or view.source == "memory-attention"
+    return 1 if one else int(getattr(model.config, "layers", 1) * getattr(model.config, "heads", 1))
 
 
 def most_tokens(model: LanguageModel[Any]) -> int:

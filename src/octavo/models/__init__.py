@@ -25,6 +25,7 @@ from octavo.models import (
     dan,
     gpt,
     hidden_markov,
+    linear_attention,
     linear_recurrent,
     mix,
     ngram,
@@ -52,8 +53,8 @@ SPECS = (
     bag.SPEC, ngram.SPEC, ngram.ADAPTIVE_SPEC, context_tree_fit.SPEC, bigram_training.SPEC, nnlm.SPEC,
     recurrent.RNN_SPEC, recurrent.GRU_SPEC, recurrent.LSTM_SPEC, rnn_attention.SPEC, linear_recurrent.MINGRU_SPEC,
     linear_recurrent.MINLSTM_SPEC, linear_recurrent.LRU_SPEC, linear_recurrent.RGLRU_SPEC, hidden_markov.SPEC,
-    baum_welch.SPEC, conv.SPEC, gpt.SPEC, mix.SPEC, adaptive_mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC,
-    seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
+    baum_welch.SPEC, conv.SPEC, gpt.SPEC, *linear_attention.SPECS, mix.SPEC, adaptive_mix.SPEC, vit.VIT_SPEC,
+    vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
 )  # fmt: skip
 BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
 COUNTED = (NGram, AdaptiveNGram)  # which know the end of a line

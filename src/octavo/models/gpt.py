@@ -175,7 +175,7 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     config = model.config
     shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
     window = f", window {config.attention_window}" if "attention_window" in config.kind.settings else ""
-    features = f", {config.features} features" if config.attention == "linear" else ""
+    features = f", {config.features} features, {config.head_decay} decay" if config.attention == "linear" else ""
     reading = transformer_cost(config, model.vocab, Shape(past=config.context - 1)).total("forward")
     return Table("", (), (
         ("blocks", f"{config.layers}, of width {config.width}"),
@@ -193,8 +193,9 @@ PRESETS = {
         GPTConfig(attention="local"),
     ),
     "linear": Preset(
-        "transformer, linear attention", "gpt --attention linear: attention with a state of constant size",
-        GPTConfig(attention="linear"),
+        "transformer, linear attention",
+        "gpt --attention linear --head-decay fixed: attention with a state of constant size",
+        GPTConfig(attention="linear", head_decay="fixed"),
     ),
     "synthesizer": Preset(
         "transformer, synthesizer", "gpt --attention dense: attention without comparing tokens",
@@ -220,7 +221,8 @@ x_t ← x_t + O attention(norm(x_t)); y_t = Σ_s a_{ts} v_s with a_{ts} = softma
 x_t ← x_t + MLP(norm(x_t))
 p(token_{t+1} | token_1 .. token_t) = softmax(E norm(x_t))
 local: t - s < window
-linear: y_t = φ(q_t) S_t / (φ(q_t) · z_t), S_t = S_{t-1} + φ(k_t) v_tᵀ, z_t = z_{t-1} + φ(k_t)
+linear: y_t = φ(q_t) S_t / (φ(q_t) · z_t), S_t = γ S_{t-1} + φ(k_t) v_tᵀ, z_t = γ z_{t-1} + φ(k_t)
+γ = 1, or with a fixed decay 1 - 2^(-1-2h) in head h = 0, 1, ...
 synthesizer: the weights a_{ts} come from token t alone""",
     unused_settings=lambda config: () if "attention_window" in config.kind.settings else ("attention_window",),
 )  # fmt: skip

@@ -23,7 +23,8 @@ TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOP
     "Copy and average": ("copying", "noisy_keys", "query_design", "key_value_lookup", "synthesizer"),
     "Positions": ("positions", "position_maps", "head_patterns"),
     "Efficient attention": (
-        "attention_cost", "linear_attention", "feature_products", "encoder_decoder", "attention_products",
+        "attention_cost", "linear_attention", "matrix_state", "feature_products", "encoder_decoder",
+        "attention_products",
     ),
     "Recurrent networks": (
         "sigmoid", "gates", "gru_conventions", "lstm_gradients", "vanishing_gradients", "gradient_paths",

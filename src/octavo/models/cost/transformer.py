@@ -9,11 +9,14 @@ The numbers saved for the backward pass are those of the plain steps of PyTorch,
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, attention_products, linear, output, repeated
+from octavo.models.cost.recurrence import Recurrence, Run, recurrence_part, saved_for_backward
+from octavo.models.parts.attention import LinearAttention, Place
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.dispatch import choose, simplest, window_of
 from octavo.ops.attention.patterns import CAUSAL, FULL, Pattern
@@ -109,6 +112,8 @@ def attention_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     """Those of one layer."""
     if config.kind.family == "synthesizer":
         return synthesizer_parts(config, shape)
+    if config.kind.family == "linear" and config.head_decay != "none":
+        return fading_parts(config, shape)
     N, D, E, H, G = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.groups
     attention = linear_attention if config.kind.family == "linear" else softmax_attention
     projections, attended = attention(config, shape)
@@ -208,6 +213,37 @@ def linear_attention(config: GPTConfig, shape: Shape) -> tuple[int, Part]:
         "attention", drawn, fixed=drawn, read=drawn, forward=forward, needed=needed, backward=backward, saved=saved,
         saved_bytes=saved_bytes,
     )  # fmt: skip
+
+
+def fading_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
+    """Linear attention whose sums fade: the recurrence of values and a column of ones beside them."""
+    N, D, E, H, K = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.head_size
+    copies = D * (D + 2 * E)
+    saved, saved_bytes = fading_saved(config, shape.batch, shape.window)
+    attended = recurrence_part("attention", Recurrence(H, K, K + 1, fixed_decay=True), shape)
+    drawn = directions = 0
+    if config.features == "random":
+        drawn, directions = K * K, 4 * N * H * K * K
+    attended = replace(
+        attended, parameters=drawn, fixed=drawn, read=drawn, forward=attended.forward + directions,
+        needed=attended.needed + directions, backward=attended.backward + directions, saved_bytes=saved_bytes,
+    )  # fmt: skip
+    qkv = replace(qkv_part(config, N, saved - copies), copies=copies)
+    return qkv, attended, out_part(config, N, N * D if config.dropout else 0)
+
+
+@lru_cache(maxsize=256)
+def fading_saved(config: GPTConfig, B: int, T: int) -> tuple[int, int]:
+    """What such a layer saves for the backward pass, as `saved_for_backward` counts it."""
+
+    def prepare(dtype: torch.dtype) -> Run:
+        layer = LinearAttention(config).to(dtype).train()
+        x_BTD = torch.empty(B, T, config.width, dtype=dtype, requires_grad=True)
+        angles_TK = torch.empty(T, config.head_size, dtype=dtype)
+        place = Place(angles_TK if config.positions == "rotary" else None)
+        return (*layer.parameters(), x_BTD, angles_TK), lambda: layer.absorb(x_BTD, layer.start(B), place)
+
+    return saved_for_backward(prepare)
 
 
 def linear_attention_saved(config: GPTConfig, shape: Shape) -> tuple[int, int]:

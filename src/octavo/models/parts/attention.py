@@ -115,7 +115,9 @@ class Attention(AttentionProjections):
 
 
 class LinearAttention(AttentionProjections):
-    """Linear attention: the state is the sum of the keys' features times the values, and their sum alone."""
+    """Linear attention: the state is the sum of the keys' features times the values, and their sum alone; where heads
+    forget, what each head keeps of them a token is fixed.
+    """
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)
@@ -141,7 +143,11 @@ class LinearAttention(AttentionProjections):
         k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
         w_MK = self.features_MK if self.config.features == "random" else None
         q, k = linear.features(self.config.features, q, k, w_MK)
-        y_BHTK, state = linear.attend_linear(tap("queries", q), tap("keys", k), v, state)
+        q, k = tap("queries", q), tap("keys", k)
+        if self.config.head_decay == "none":
+            y_BHTK, state = linear.attend_linear(q, k, v, state)
+        else:
+            y_BHTK, state = linear.attend_fading(q, k, v, linear.fixed_decays(q.shape[1], q.device), state)
         return self.out(y_BHTK), state
 
 

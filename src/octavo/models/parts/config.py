@@ -58,6 +58,8 @@ class GPTConfig:
     """local: the last so many tokens; strided: and every so many-th before; block: its size; global: and the first."""
     features: Literal["elu", "relu", "random"] = "elu"
     """linear: the feature map; random are positive random features, which estimate softmax attention."""
+    head_decay: Literal["none", "fixed"] = "none"
+    """linear: fixed: a token leaves 1/2 of the first head's sums, 7/8 of the next one's, 31/32, ...; none: all."""
     positions: Literal["rotary", "learned", "sinusoidal", "alibi", "none"] = "rotary"
     """Position encoding."""
     rotary_base: Annotated[float, Range(1, 1e15, above=True)] = 10000.0
@@ -105,7 +107,7 @@ class GPTConfig:
 
     def check_use(self) -> None:
         """Refuse settings that nothing reads, before a model is trained: whoever gives them expects something."""
-        for name in ("attention_window", "features"):
+        for name in ("attention_window", "features", "head_decay"):
             kinds = kinds_with(name)
             if self.attention not in kinds and getattr(self, name) != getattr(type(self), name):
                 raise UserError(

@@ -88,7 +88,7 @@ ATTENTION_KINDS: dict[str, AttentionKind] = {
         image=lambda grid: Axial(grid.height, grid.width, grid.tokens),
     ),
     "linear": AttentionKind(
-        "all earlier tokens, through a state of constant size", family="linear", settings=("features",)
+        "all earlier tokens, through a state of constant size", family="linear", settings=("features", "head_decay")
     ),
     "dense": AttentionKind(
         "dense synthesizer: attention weights from the attending token alone", family="synthesizer", relative=False

@@ -6,11 +6,12 @@ B batch, H heads, T tokens, N chunks of C tokens, K features, V size of a value.
     q, k = linear.features("elu", q_BHTK, k_BHTK)
     y_BHTV, state = linear.attend_linear(q, k, v_BHTV)              # a text
     y_BHTV, state = linear.attend_linear(q2, k2, v2_BHTV, state)    # the text that follows it
+
+These sums forget nothing; `attend_decaying` (in `decaying.py`) forgets, by decay and by the delta rule.
 """
 
 from __future__ import annotations
 
-from functools import reduce
 from importlib.util import find_spec
 from typing import Literal
 
@@ -20,10 +21,16 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops.linear import reference
+from octavo.ops.linear.decaying import attend_decaying, attend_fading, fixed_decays, stabilised
+from octavo.ops.linear.decaying_reference import decaying_weights
 from octavo.ops.linear.feature_maps import FEATURES, Features, draw_random_features, features
 from octavo.ops.linear.reference import State, linear_weights, ratio
+from octavo.ops.linear.sums import check_shapes, in_chunks, wide_enough
 
-__all__ = ["FEATURES", "Features", "State", "draw_random_features", "features", "linear_weights"]  # and what is below
+__all__ = [
+    "FEATURES", "Features", "State", "attend_decaying", "attend_fading", "decaying_weights", "draw_random_features",
+    "features", "fixed_decays", "linear_weights", "stabilised", "wide_enough",
+]  # and what is below  # fmt: skip
 
 Path = Literal["auto", "parallel", "chunked", "recurrent", "kernel"]
 PATHS: tuple[Path, ...] = ("auto", "parallel", "chunked", "recurrent", "kernel")
@@ -87,23 +94,11 @@ def chunked(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State, chunk:
     return ratio(num_BHTW[..., :-1], num_BHTW[..., -1:]), (last_BHKW[..., :-1], last_BHKW[..., -1])
 
 
-def in_chunks(x_BHTK: Tensor, chunk: int) -> Tensor:
-    """x_BHNCK, with zeros after the end: a key of zeros adds nothing to any sum."""
-    N = -(-x_BHTK.shape[2] // chunk)
-    x_BHNCK: Tensor = F.pad(x_BHTK, (0, 0, 0, N * chunk - x_BHTK.shape[2])).unflatten(2, (N, chunk))
-    return x_BHNCK
-
-
 def start(q_BHTK: Tensor, v_BHTV: Tensor) -> State:
     """The state before the first token: nothing was added up."""
     B, H, _, K = q_BHTK.shape
     wide = wide_enough(q_BHTK, v_BHTV)
     return v_BHTV.new_zeros(B, H, K, v_BHTV.shape[-1], dtype=wide), v_BHTV.new_zeros(B, H, K, dtype=wide)
-
-
-def wide_enough(*inputs: Tensor) -> torch.dtype:
-    """The precision of sums over these: theirs, but single at least."""
-    return reduce(torch.promote_types, (one.dtype for one in inputs), torch.float32)
 
 
 def choose(q_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None = None) -> Path:
@@ -151,8 +146,6 @@ def through_kernel(
 
 def check(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None) -> None:
     """Refuse shapes that do not belong together."""
-    if q_BHTK.dim() != 4 or q_BHTK.shape != k_BHTK.shape or q_BHTK.shape[:3] != v_BHTV.shape[:3]:
-        shapes = f"q {tuple(q_BHTK.shape)}, k {tuple(k_BHTK.shape)}, v {tuple(v_BHTV.shape)}"
-        raise UserError(f"q and k must have shape (B, H, T, K) and v (B, H, T, V): {shapes}; repeat shared heads first")
+    check_shapes(q_BHTK, k_BHTK, v_BHTV)
     if chunk is not None and chunk < 1:
         raise UserError(f"chunk must be at least 1: chunk={chunk}; try chunk={CHUNK}")

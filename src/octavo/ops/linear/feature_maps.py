@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.errors import UserError
+from octavo.ops.linear.sums import without_autocast
 
 Features = Literal["elu", "relu", "random"]
 FEATURES: tuple[Features, ...] = ("elu", "relu", "random")
@@ -62,7 +63,7 @@ def log_features(x: Tensor, w_MK: Tensor) -> Tensor:
     """log phi(x) = w · x - |x|²/2 - log(M) / 2, with x scaled by K**-0.25; at least in single precision."""
     M, K = w_MK.shape
     wide = torch.promote_types(x.dtype, torch.float32)
-    with torch.autocast(x.device.type, enabled=False):  # an exponent's rounding error is a feature's relative error
+    with without_autocast(x):  # an exponent's rounding error is a feature's relative error
         x = x.to(wide) * K**-0.25
         return x @ w_MK.to(wide).mT - x.square().sum(-1, keepdim=True) / 2 - math.log(M) / 2
 
