@@ -83,7 +83,7 @@ class GRUThroughTime(Function):
         recur = Recurrence(hh.t(), h_BD, low)
         r_TBD, z_TBD = rz_TBG.chunk(2, -1)
         if is_one_sequence(h_TBD, low):
-            loops.gru_forward(*in_numpy(rzu_TBG, n_TBD, h_TBD), hh.t().contiguous().numpy())
+            loops.gru_forward(*in_numpy(rzu_TBG, n_TBD, h_TBD, hh.t()[:, None]))
             return GRUThroughTime.keep(ctx, low, x_TBI, h_TBD, ih, hh, rzu_TBG, n_TBD)
         for rzu, rz, r, z, u, n, before, h in forwards(
             rzu_TBG, rz_TBG, r_TBD, z_TBD, u_TBD, n_TBD, h_TBD[:-1], h_TBD[1:]
@@ -109,9 +109,8 @@ class GRUThroughTime(Function):
         da_TBG, dh_side_TBG = torch.empty_like(rzu_TBG), torch.empty_like(rzu_TBG)  # (r, z, n) and (r, z, u)
         carried = torch.zeros_like(h_TBD[0])
         if is_one_sequence(h_TBD, ctx.low):
-            arrays = in_numpy(dout_TBD, rzu_TBG, n_TBD, h_TBD)
-            written = in_numpy(da_TBG, dh_side_TBG)
-            loops.gru_backward(*arrays, hh.detach().numpy(), *written, carried[0].numpy())
+            arrays = (dout_TBD, rzu_TBG, n_TBD, h_TBD, hh[:, None], da_TBG, dh_side_TBG, carried.t())
+            loops.gru_backward(*in_numpy(*arrays))
             return None, *weight_gradients(ctx, carried, da_TBG, dh_side_TBG, x_TBI, h_TBD[:-1], ih)
         back = Recurrence(hh, carried, ctx.low)
         dh, kept = torch.empty_like(carried), torch.empty_like(carried)
@@ -146,6 +145,12 @@ class GRURecorded(Function):
         return None, dx, *weights
 
 
+def replay_gru_layer(recorded: tuple[Tensor, Tensor, Tensor], x_TBI: Tensor, *w: Tensor) -> Tensor:
+    """h_TBD of a GRU whose states (with the first in front), r z u and n are known."""
+    h_TBD: Tensor = GRURecorded.apply(recorded, x_TBI, *w)  # type: ignore[no-untyped-call]
+    return h_TBD
+
+
 # Not the LSTM: oneDNN has a kernel for it that a loop of ours does not beat.
 BY_HAND: dict[str, Any] = {"rnn": RNNThroughTime, "gru": GRUThroughTime}
 
@@ -156,9 +161,9 @@ def is_one_sequence(h_TBD: Tensor, low: torch.dtype | None) -> bool:
     return HAS_NUMBA and plain and h_TBD.shape[1] == 1 and not torch.compiler.is_compiling()
 
 
-def in_numpy(*tensors_T1N: Tensor) -> list[Any]:
-    """Tensors of one sequence as arrays that share their memory."""
-    return [tensor.detach()[:, 0].contiguous().numpy() for tensor in tensors_T1N]
+def in_numpy(*tensors: Tensor) -> list[Any]:
+    """Tensors of one sequence as arrays, which share their memory where it lies in a row."""
+    return [tensor.detach()[:, 0].contiguous().numpy() for tensor in tensors]
 
 
 class Recurrence:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from octavo.core import MAX_REWIND_TOKENS, Session, map_state
 from octavo.errors import UserError
-from octavo.models.decoding.recurrent_session import GRUSession, has_loops
+from octavo.models.decoding.recurrent_session import GRUSession, session_with_gates
 from octavo.models.parts.weights import WeightCopy, recordable
 
 if TYPE_CHECKING:
@@ -98,20 +98,19 @@ class AdaptiveSession(Session["AdaptiveState"]):
         return other
 
     def _open(self, before: Any, running: Any, weights: WeightCopy) -> None:
-        segment, model = self.dynamic.adaptation.segment, weights.model
         with torch.no_grad():
-            session = (
-                GRUSession(model, running, segment) if has_loops(model, running) else model.session(running, segment)
-            )
+            session = session_with_gates(weights.model, running, self.dynamic.adaptation.segment)
         self.segment = Segment(self.processed, before, weights, session)
 
     def _learn(self, x_B: Tensor) -> None:
         """One step of the optimizer, now that the token after the segment is known."""
         running = map_state(self.segment.session.state, recordable)
-        weights = WeightCopy(self.dynamic.base, self.dynamic.adaptation, self.segment.weights.learnt)
+        weights = self.segment.weights.branch()
         session, S = self.segment.session, self.seen_1S.shape[1]
-        recorded = isinstance(session, GRUSession) and session.count == S  # else some were processed before it began
-        weights.read_and_learn(self.segment.before, self.seen_1S, x_B, session.absorb_again if recorded else None)
+        known = None
+        if isinstance(session, GRUSession) and session.count == S:  # else some were processed before it began
+            known = session.absorb_again
+        weights.read_and_learn(self.segment.before, self.seen_1S, x_B, known)
         self.left.append((self.segment, self.seen_1S))
         self.seen_1S = self.seen_1S[:, :0]
         self._open(running, running, weights)

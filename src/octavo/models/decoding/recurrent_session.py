@@ -16,25 +16,26 @@ from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.models.recurrent import GRU
 from octavo.ops import recurrent_loops as loops
-from octavo.ops.backprop_through_time import GRURecorded
+from octavo.ops.backprop_through_time import replay_gru_layer
 from octavo.ops.compiled import HAS_NUMBA
 
 FIRST_TOKENS = 64  # that there is room for in the beginning
 
 
-def has_loops(model: LanguageModel[Any], state: Any) -> bool:
-    """Whether the model is a GRU whose state is of one sequence, on a CPU with compiled loops."""
-    if not HAS_NUMBA or not isinstance(model, GRU):
-        return False
-    h_BD = state[0]
-    return len(h_BD) == 1 and h_BD.device.type == "cpu" and h_BD.dtype in (torch.float32, torch.float64)
+def session_with_gates(model: LanguageModel[Any], state: Any, tokens: int) -> Session[Any]:
+    """A session that holds the gates, of a GRU over one sequence on a CPU with compiled loops; else the model's own."""
+    if HAS_NUMBA and isinstance(model, GRU):
+        h_BD = state[0]
+        if len(h_BD) == 1 and h_BD.device.type == "cpu" and h_BD.dtype in (torch.float32, torch.float64):
+            return GRUSession(model, state, tokens)
+    return model.session(state, tokens)
 
 
 class GRUSession(Session[Any]):
     """The states and gates of all tokens since it was opened; taking some back is forgetting the last of them."""
 
     def __init__(self, model: GRU, state: Any, tokens: int = FIRST_TOKENS) -> None:
-        self.model: GRU = model
+        self.model = model
         layers = [layer.weights for layer in model.layers]
         self.embedding_VD = model.embedding_VD.detach().numpy()
         self.output_DV = arrays([model.embedding_VD if model.output_VD is None else model.output_VD])[0]
@@ -47,6 +48,7 @@ class GRUSession(Session[Any]):
         self.bias_n_YD = np.ascontiguousarray(bias_ih_YG[:, 2 * D :])
         self.wx_VG = np.empty((model.vocab + 1, 3 * D), self.ih_YDG.dtype)
         self.known_V = np.zeros(model.vocab, np.bool_)
+        self.recorded = [np.zeros((len(layers), 0, size), self.hh_YDG.dtype) for size in (D, 3 * D, D)]  # h, rzu, n
         self._make_room(min(tokens, FIRST_TOKENS))
         self.state = state
 
@@ -61,11 +63,11 @@ class GRUSession(Session[Any]):
             h_TD[0] = h_1D[0].detach().numpy()
 
     def step(self, x_B: Tensor) -> Tensor:
-        if self.count == len(self.n_YTD[0]):
-            self._make_room(2 * self.count)
+        if self.count + 1 == self.h_YTD.shape[1]:
+            self._make_room(2 * self.count + 1)
         loops.gru_token(
             int(x_B[0]), self.count, self.embedding_VD, self.ih_YDG, self.hh_YDG, self.bias_YG, self.bias_n_YD,
-            self.wx_VG, self.known_V, self.h_YTD, self.rzu_YTG, self.n_YTD,
+            self.wx_VG, self.known_V, *self.recorded,
         )  # fmt: skip
         self.count += 1
         logits_V = self.output_bias_V.copy()
@@ -81,10 +83,10 @@ class GRUSession(Session[Any]):
     def absorb_again(self, model: GRU, state: Any, x_1S: Tensor) -> tuple[Tensor, Any]:
         """What `model.absorb` gives for the tokens processed here, without computing their states and gates again."""
         y_TBD = model.embed(x_1S.t())
-        for layer, *recorded in zip(model.layers, self.h_YTD, self.rzu_YTG, self.n_YTD, strict=True):
+        T = len(y_TBD)
+        for layer, *recorded in zip(model.layers, *self.recorded, strict=True):
             h_TD, rzu_TG, n_TD = (torch.from_numpy(part) for part in recorded)
-            T = len(y_TBD)
-            y_TBD = GRURecorded.apply((h_TD[: T + 1, None], rzu_TG[:T, None], n_TD[:T, None]), y_TBD, *layer.weights)
+            y_TBD = replay_gru_layer((h_TD[: T + 1, None], rzu_TG[:T, None], n_TD[:T, None]), y_TBD, *layer.weights)
         return model.logits(y_TBD.transpose(0, 1)), self.state
 
     def rewind(self, count: int) -> None:
@@ -94,18 +96,22 @@ class GRUSession(Session[Any]):
 
     def fork(self) -> GRUSession:
         other = copy(self)  # the weights and the products with them are shared
-        other.h_YTD, other.rzu_YTG, other.n_YTD = self.h_YTD.copy(), self.rzu_YTG.copy(), self.n_YTD.copy()
+        other.recorded = [part.copy() for part in self.recorded]
         return other
 
     def _make_room(self, tokens: int) -> None:
         """For so many tokens, beginning with those that were processed."""
         Y, D, G = self.hh_YDG.shape
-        old = (self.h_YTD, self.rzu_YTG, self.n_YTD) if hasattr(self, "h_YTD") else ()
-        dtype = self.hh_YDG.dtype
-        self.h_YTD = np.zeros((Y, tokens + 1, D), dtype)
-        self.rzu_YTG, self.n_YTD = np.zeros((Y, tokens, G), dtype), np.zeros((Y, tokens, D), dtype)
-        for part, before in zip((self.h_YTD, self.rzu_YTG, self.n_YTD), old, strict=False):
+        sizes = ((tokens + 1, D), (tokens, G), (tokens, D))
+        room = [np.zeros((Y, *size), self.hh_YDG.dtype) for size in sizes]
+        for part, before in zip(room, self.recorded, strict=True):
             part[:, : before.shape[1]] = before
+        self.recorded = room
+
+    @property
+    def h_YTD(self) -> loops.Array:  # noqa: N802
+        """The states, with the first one in front."""
+        return self.recorded[0]
 
 
 def arrays(matrices: list[Tensor]) -> Any:

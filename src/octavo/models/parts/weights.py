@@ -46,6 +46,12 @@ class WeightCopy:
         self.own = False
         self._place()
 
+    def branch(self) -> WeightCopy:
+        """Another one over the same weights, whose next step leaves them as they are."""
+        other = copy.copy(self)
+        other.own = False
+        return other
+
     def _place(self) -> None:
         """The network's modules, made again over the weights."""
         trained = learnable(self.base)
