@@ -156,6 +156,7 @@ def test_state_probabilities_are_those_of_all_paths() -> None:
 
 def test_hmmlearn_gives_the_same_likelihood_path_and_state_probabilities() -> None:
     from hmmlearn import hmm
+
     m, x_T = drawn(), text(200, 1, begins=False)[0]
     theirs = hmm.CategoricalHMM(S)
     theirs.startprob_, theirs.transmat_ = m.start_S.numpy(), m.transition_SS.numpy()
