@@ -103,7 +103,7 @@ def plain_page(page: bytes) -> str:
 
 
 def log(data: Path) -> tuple[bytes, bytes]:
-    """Requests of some users, who come back to what they looked at; a fault now and then lasts for a while."""
+    """Requests of some users, each with a few items that they ask for again; a fault lasts for a while."""
     draw = random.Random(LOG_SEED)
     now, broken_until = datetime(2026, 3, 2, 7, 0, tzinfo=UTC), 0
     users = [(f"10.{draw.randrange(4)}.{draw.randrange(256)}.{draw.randrange(256)}", draw.choice(AGENTS), f"{i:06d}")
