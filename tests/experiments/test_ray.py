@@ -30,16 +30,29 @@ from octavo.experiments.ray_cluster import connect, execute_request, last_line, 
 from octavo.experiments.runner import HEADER, file_digest
 
 ray = pytest.importorskip("ray", reason="needs Ray, which `make test-ray` installs")
+from ray._private import node  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 OBJECTS = 80 << 20  # bytes of a machine's object store, the least that Ray takes
+PATIENCE = {"RAY_agent_register_timeout_ms": "300000", "RAY_health_check_timeout_ms": "60000"}  # on a busy machine
+
+
+class SlowClock:
+    """Time as Ray sees it while it waits for a machine's processes: they may take ten times as long."""
+
+    sleep, time = staticmethod(time.sleep), staticmethod(time.time)
+
+    @staticmethod
+    def monotonic() -> float:
+        return time.monotonic() / 10
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A head and another machine, both with one worker, as processes of this machine."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "300"}  # a busy machine
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", **PATIENCE}
+    node.time = SlowClock  # type: ignore[attr-defined]  # Ray gives its processes half a minute to start
     one = {"num_cpus": 1, "object_store_memory": OBJECTS}
     made = Cluster(initialize_head=True, head_node_args={**one, "include_dashboard": False})
     made.other = made.add_node(**one)
@@ -48,7 +61,9 @@ def cluster() -> Iterator[Cluster]:
     yield made
     ray.shutdown()
     made.shutdown()
-    del os.environ["RAY_ADDRESS"]
+    node.time = time  # type: ignore[attr-defined]
+    for name in ("RAY_ADDRESS", *PATIENCE):
+        del os.environ[name]
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +137,24 @@ def test_scale_and_domains_run_there_too(cluster: Cluster, corpus: Path, tmp_pat
     assert len(points[0]) == 3
     assert readings[0] == readings[1]
     assert len(readings[0]) == 2
+
+
+def test_stopping_the_command_lets_the_cells_save_checkpoints(cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
+    words = ["compare", str(corpus), "--models", "rnn,gru", "--budget", "5000steps", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "octavo.cli", *words, "--on", "ray"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: all((tmp_path / name / "metrics.jsonl").is_file() for name in ("rnn", "gru")))
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=300)
+        finally:
+            process.kill()
+    assert process.returncode == 128 + signal.SIGINT, told
+    assert "stopped; 0 of 3 are finished and stored; resume with: octavo compare " in told
+    for name in ("rnn", "gru"):
+        wait_until(lambda name=name: (tmp_path / name / "state").is_dir())
+        assert octavo.load(tmp_path / name).record["training"]["finished"] is False
+    assert writers_of(tmp_path) == []
 
 
 def test_the_cells_of_a_machine_that_leaves_run_again_on_another(

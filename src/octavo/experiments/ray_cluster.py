@@ -119,7 +119,7 @@ class RayCluster:
     def jobs(self) -> int:
         """How many cells there is room for now."""
         room = sum(int(one.get("CPU", 0)) // self.cores for one in self._machines())
-        return min(room, self.limit) if self.limit > 1 else max(1, room)
+        return max(1, min(room, self.limit) if self.limit > 1 else room)
 
     def check_room(self, needs: Needs) -> None:
         """Refuse what no machine of the cluster has: Ray would wait for one to join."""
@@ -204,8 +204,12 @@ class RayCluster:
 
     def _stop(self, references: list[Any]) -> None:
         """Let cells save checkpoints; a second interrupt, or too long a wait, ends them at once."""
-        for reference in references:
-            self.ray.cancel(reference)
+        with suppress(ConnectionError, self.ray.exceptions.RayError):  # the cluster may be what is lost
+            for reference in references:
+                self.ray.cancel(reference)
+            self._wait_for_checkpoints(references)
+
+    def _wait_for_checkpoints(self, references: list[Any]) -> None:
         try:
             left = self.ray.wait(references, num_returns=len(references), timeout=STOP_SECONDS)[1] if references else []
         except KeyboardInterrupt:
