@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import octavo
+from command_line import json_output
 from examples import gpt, text
 from laws import tokens
+from octavo.cli import main
 from octavo.core import eval_mode, seeded_generator
 from octavo.costs import Shape, cost_of
 from octavo.inspection.inspection import has_inspection, inspect_run
@@ -89,6 +91,16 @@ def test_parameters_in_total_and_those_of_one_token() -> None:
     assert cost.active_parameters == one.parameters + 2 * (layer + router)
     assert one.active_parameters == one.parameters
     assert cost.total("forward") == one.total("forward") + 2 * (2 * layer + 2 * 6 * 8)
+
+
+def test_the_report_of_a_cost_tells_both_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--width", "16", "--layers", "1", "--heads", "2", "--feed-forward-width", "10", "--no-measure"]
+    asked = ["cost", "gpt", "--experts", "4", "--experts-per-token", "1", *sizes]
+    record = json_output(capsys, *asked)
+    assert record["parameters"] - record["active_parameters"] == 3 * (3 * 16 * 10)
+    assert main(asked) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert f"{record['parameters']:,} parameters, {record['active_parameters']:,} of them for each token" in first
 
 
 @pytest.mark.parametrize("config", [{}, {"positions": "learned"}, {"attention": "latent"}])
