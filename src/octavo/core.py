@@ -150,11 +150,6 @@ class LanguageModel(nn.Module, Generic[S]):
         return ()
 
     @property
-    def is_recordable(self) -> bool:
-        """Whether the kernels of a step follow from its shapes alone, so that a GPU can record and replay them."""
-        return True
-
-    @property
     def receptive_field(self) -> int | None:
         """How many of the tokens before it the probability of a token can depend on; None: all of them.
 

@@ -22,6 +22,7 @@ from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.experts import Experts
 from octavo.ops.tracing import trace
+from octavo.studio.routes.inspect import tabs_of
 from octavo.tasks.run import Run
 from octavo.text import Byte
 from octavo.training.language_stage import NextToken
@@ -137,6 +138,8 @@ def test_of_very_many_experts_the_busiest_are_listed() -> None:
 def test_only_a_mixture_of_experts_has_the_view() -> None:
     assert find_view(gpt(), "token-table") is None
     assert find_view(gpt(experts=3), "token-table", "routing") is not None
+    tabs = [[tab["title"] for tab in tabs_of(Run(untrained(257, experts=X), Byte()))] for X in (0, 3)]
+    assert tabs[1] == [*tabs[0], "Experts"]
 
 
 def test_inspect_tells_the_load_of_each_expert() -> None:

@@ -139,7 +139,8 @@ class GPT(LanguageModel[State]):
 
     @property
     def is_recordable(self) -> bool:
-        return not self.config.experts  # the tokens of each are known only when they are routed
+        """Whether the kernels of a step follow from its shapes alone: what each expert gets, routing tells."""
+        return not self.config.experts
 
     @property
     def window_stride(self) -> int:
