@@ -192,7 +192,7 @@ def latent_saved(config: GPTConfig, blocks: bool) -> int:
     blocks that it was cut into instead of queries, keys and values.
     """
     H, K, M, R = config.heads, config.head_size, config.latent, config.rotary_size
-    normed = H * (K + R) + H + M + 1 + (R + 1 if R else 0) if config.qk_norm else 0
+    normed = H * (K + R) + H + M + 1 if config.qk_norm else 0
     if R:  # the latents beside the turned keys, and the result without what was added to the values
         return normed + (M + R) + (-H * R if blocks else 3 * H * (K + R) + H * K)
     projected = 0 if config.qk_norm else H * K + M

@@ -67,7 +67,7 @@ class GPTConfig:
     rotary_base: Annotated[float, Range(1, 1e15, above=True)] = 10000.0
     """rotary: the base of the frequencies (theta)."""
     qk_norm: bool = True
-    """RMS norm of queries and keys, or of latents; --no-qk-norm: no norm, as in GPT-2."""
+    """RMS norm of queries and keys, or latents; --no-qk-norm: no norm, as in GPT-2."""
     feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
     """The feed-forward layer: an MLP with GELU (tanh or exact) or squared ReLU, or gated (SwiGLU)."""
     feed_forward_width: Annotated[int, Range(0, 1 << 20)] = 0

@@ -67,11 +67,10 @@ class LatentAttention(nn.Module):
         made_BTJ = F.linear(x_BTD, torch.cat([self.query_ED, self.latent_MD, *rotary]))
         q_BTE, c_BTM, k_BTR = made_BTJ.split([len(self.query_ED), M, R], -1)
         q_BHTQ = q_BTE.unflatten(-1, (H, -1)).transpose(1, 2)
-        if config.qk_norm:
+        if config.qk_norm:  # but not of the rotary key, or distances could not outweigh what keys hold
             q_BHTQ, c_BTM = rms_norm(q_BHTQ, eps=config.norm_eps), rms_norm(c_BTM, eps=config.norm_eps)
         if place.angles_TK is None:
             return q_BHTQ, c_BTM
-        k_BTR = rms_norm(k_BTR, eps=config.norm_eps) if config.qk_norm else k_BTR
         q_BHTK, q_BHTR = q_BHTQ.split([config.head_size, R], -1)
         q_BHTQ = torch.cat([q_BHTK, rotate(q_BHTR, place.angles_TK)], -1)
         return q_BHTQ, torch.cat([c_BTM, rotate(k_BTR, place.angles_TK)], -1)
