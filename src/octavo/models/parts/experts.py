@@ -17,6 +17,9 @@ from octavo.ops.experts import balance, mixed, mixed_by_all, route
 from octavo.ops.tracing import is_tracing, tap
 
 
+BALANCE_SPEED = 5.0  # of a logit for one of the learnt bias, which Adam moves by its learning rate in a step
+
+
 class Experts(nn.Module):
     """Several feed-forward layers and a router, which takes a few of them for each token."""
 
@@ -38,7 +41,7 @@ class Experts(nn.Module):
         x_ND = x.flatten(0, -2)
         logits_NX = F.linear(x_ND, self.router_XD)
         wide_NX = logits_NX.to(torch.promote_types(logits_NX.dtype, torch.float32))
-        chosen_NJ, weights_NJ = route(wide_NX, self.balance_X, self.chosen)
+        chosen_NJ, weights_NJ = route(wide_NX, BALANCE_SPEED * self.balance_X.detach(), self.chosen)
         if is_tracing():
             tap(
                 "experts",
