@@ -13,7 +13,7 @@ ENGINES: dict[str, tuple[str, str]] = {  # the module of each, whose ENGINE is i
     "spark": ("octavo.engines.spark_engine", "pyspark"),
 }
 
-__all__ = ["ENGINES", "Engine", "EngineSettings", "has_engine", "open_engine"]
+__all__ = ["ENGINES", "Engine", "EngineSettings", "check_engine", "has_engine", "open_engine"]
 
 
 def has_engine(name: str) -> bool:
@@ -21,13 +21,16 @@ def has_engine(name: str) -> bool:
     return name in ENGINES and all(find_spec(package) is not None for package in (ENGINES[name][1], "pyarrow"))
 
 
+def check_engine(name: str) -> None:
+    """Refuse an engine that there is not, or whose packages are missing."""
+    if name not in ENGINES:
+        raise UserError(f"there is no engine {name!r}; {did_you_mean(name, ENGINES, 'see octavo.engines')}")
+    if not has_engine(name):
+        raise UserError(f"the engine {name} needs {ENGINES[name][1]} and pyarrow: pip install 'octavo[{name}]'")
+
+
 def open_engine(name: str, settings: EngineSettings) -> Engine:
     """Start an engine; close it, or use it as a context manager."""
-    if name not in ENGINES:
-        advice = did_you_mean(name, ENGINES, f"engines are {', '.join(ENGINES)}")
-        raise UserError(f"there is no engine {name!r}; {advice}")
-    module, package = ENGINES[name]
-    if not has_engine(name):
-        raise UserError(f"the engine {name} needs {package} and pyarrow: pip install 'octavo[{name}]'")
-    engine: Engine = import_module(module).ENGINE(settings)
+    check_engine(name)
+    engine: Engine = import_module(ENGINES[name][0]).ENGINE(settings)
     return engine

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow
-
 from octavo.engines.engine import Batches, Engine, EngineSettings
 from octavo.errors import UserError
+
+try:
+    import duckdb
+    import pyarrow
+except ImportError as error:
+    raise UserError(f"the engine duckdb needs duckdb and pyarrow: pip install 'octavo[duckdb]' ({error})") from error
 
 SPILL = "spill"  # the folder of what has no room in memory
 DISK_FULL = ("no space left", "max_temp_directory_size", "disk quota")
@@ -88,7 +91,9 @@ class DuckDB(Engine):
                     f"try --memory-limit {max(1, round(2e-9 * self.settings.memory_limit))}GB"
                 ) from error
             if isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
-                raise UserError(f"duckdb cannot read or write: {str(error).splitlines()[0]}; check the files") from error
+                raise UserError(
+                    f"duckdb cannot read or write: {str(error).splitlines()[0]}; check the files"
+                ) from error
             raise
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet
 import torch
 from numpy.typing import NDArray
 
@@ -41,13 +40,15 @@ def read_orders(stages: Stages, order: int, vocabulary: Vocabulary, folder: Path
 
     How many words follow each context is kept in a file of `folder` from one order to the next.
     """
-    counts = {row["k"]: row for row in _table(stages.rows(COUNTS_OF_COUNTS)).to_pylist()}
+    names = ["k", "n1", "n2", "n3", "n4"]
+    batches = read_batches(stages.rows(COUNTS_OF_COUNTS), names)
+    counts = {k: n_4 for batch in batches for k, *n_4 in zip(*batch.to_pydict().values(), strict=True)}
     fanout_C = np.array([vocabulary.size], np.int32)
     for k in range(1, order + 1):
         if k not in counts:
             raise UserError(f"{stages.folder} is damaged: it says nothing of the {k}-grams; delete it and count again")
         reader = _OrderReader(stages, k, order, vocabulary, folder / f"fanout{k}.bin")
-        discounts = discounts_of([counts[k][f"n{i}"] for i in range(1, 5)])
+        discounts = discounts_of(counts[k])
         yield OrderParts(k, discounts, reader.parts(fanout_C, whole))
         fanout_C = reader.fanouts()
 
@@ -128,18 +129,14 @@ class _OrderReader:
 
 def read_batches(folder: Path, names: Sequence[str]) -> Iterator[Any]:
     """The columns of a folder of Parquet files, in the order of their rows."""
+    import pyarrow.parquet
+
     try:
         for path in sorted(folder.glob("*.parquet")):
             with pyarrow.parquet.ParquetFile(path) as file:
                 yield from file.iter_batches(ROWS, columns=list(names))
     except (OSError, pyarrow.ArrowException, KeyError) as error:
         raise UserError(f"{folder} is damaged: {str(error).splitlines()[0]}; delete it and count again") from error
-
-
-def _table(folder: Path) -> Any:
-    return pyarrow.concat_tables(
-        pyarrow.parquet.read_table(path) for path in sorted(folder.glob("*.parquet"))
-    )  # fmt: skip
 
 
 def _tensor(values: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:

@@ -14,20 +14,23 @@ how many different words follow (`fanout`); the suffixes of the whole (k + 1)-gr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow
 from numpy.typing import NDArray
 
 from octavo.engines.engine import Engine
 from octavo.engines.stages import Stages
+from octavo.io.progress import Advance
 from octavo.models.ngram.counting import Vocabulary
 from octavo.models.ngram.packed_keys import KeyLayout
+
+if TYPE_CHECKING:
+    import pyarrow
 
 WINDOWS_BATCH = 1 << 19  # windows made at once
 PART_TOKENS = 1 << 24  # tokens that one machine of a cluster turns into windows at a time
@@ -55,6 +58,8 @@ def level_name(k: int) -> str:
 
 def windows_schema(layout: KeyLayout, order: int) -> pyarrow.Schema:
     """The columns of windows, and of the counts of the highest order."""
+    import pyarrow
+
     return pyarrow.schema([(name, pyarrow.int64()) for name in (*layout.columns(order), "count")])
 
 
@@ -74,6 +79,8 @@ def windows_batch(x_N: NDArray[Any], places: int, order: int, vocabulary: Vocabu
     As in `counting`, none reaches across a begin token, and a sentence's end opens the next one as `begin` does. That
     end is also a 1-gram: one row counts how often.
     """
+    import pyarrow
+
     layout = KeyLayout(vocabulary.size)
     begin, end = vocabulary.begin + 1, 0 if vocabulary.end is None else vocabulary.end + 1
     code_N = np.zeros(places + order - 1, np.int64)
@@ -98,7 +105,9 @@ def windows_batch(x_N: NDArray[Any], places: int, order: int, vocabulary: Vocabu
     return pyarrow.record_batch(columns, windows_schema(layout, order))
 
 
-def count_windows(engine: Engine, stages: Stages, source: TokenFile, order: int, vocabulary: Vocabulary) -> None:
+def count_windows(
+    engine: Engine, stages: Stages, source: TokenFile, order: int, vocabulary: Vocabulary, advance: Advance
+) -> None:
     """The first stage: how often each window occurs."""
     layout = KeyLayout(vocabulary.size)
 
@@ -108,6 +117,7 @@ def count_windows(engine: Engine, stages: Stages, source: TokenFile, order: int,
         engine.write(windows_sql("windows", layout, order), folder)
 
     stages.run(level_name(order), make)
+    advance(1)
 
 
 def windows_sql(table: str, layout: KeyLayout, order: int) -> str:
@@ -144,12 +154,9 @@ def counts_of_counts_sql(k: int, order: int, layout: KeyLayout, begin: int) -> s
     )
 
 
-def count_levels(
-    engine: Engine, stages: Stages, order: int, vocabulary: Vocabulary, report: Callable[[float], None]
-) -> None:
+def count_levels(engine: Engine, stages: Stages, order: int, vocabulary: Vocabulary, advance: Advance) -> None:
     """The stages after the first: every lower order, and the counts of counts."""
     layout = KeyLayout(vocabulary.size)
-    report(1)
     for k in range(order - 1, 0, -1):
 
         def make(folder: Path, k: int = k) -> None:
@@ -157,7 +164,7 @@ def count_levels(
             engine.write(level_sql(k, layout), folder)
 
         stages.run(level_name(k), make)
-        report(1)
+        advance(1)
 
     def make_counts(folder: Path) -> None:
         for k in range(1, order + 1):
@@ -166,4 +173,4 @@ def count_levels(
         engine.write(" UNION ALL ".join(parts), folder)
 
     stages.run(COUNTS_OF_COUNTS, make_counts)
-    report(1)
+    advance(1)
