@@ -69,7 +69,7 @@ class Spark(Engine):
         with _naming_errors(self.settings):
             described = self._session.sparkContext.parallelize([(part,) for part in parts], max(1, len(parts)))
             table = self._session.createDataFrame(described, "part string")
-            table.mapInArrow(rows_of, from_arrow_schema(schema)).createOrReplaceTempView(name)  # type: ignore[arg-type]
+            table.mapInArrow(rows_of, from_arrow_schema(schema)).createOrReplaceTempView(name)
 
     def write(self, query: str, folder: Path) -> None:
         with _naming_errors(self.settings):

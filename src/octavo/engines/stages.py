@@ -47,9 +47,11 @@ class Stages:
             known = record["format"] == FORMAT and record["job"] == self.job
         except (UserError, LookupError, TypeError, ValueError, AttributeError):
             return False  # what is damaged is computed again
+        if not known:
+            return False
         self.seconds = {name: value for name, value in seconds.items() if (self.folder / name).is_dir()}
         self.resumed = list(self.seconds)
-        return bool(known)
+        return True
 
     def run(self, name: str, make: Callable[[Path], object]) -> Path:
         """The folder of a stage; where it is not finished yet, `make` fills a new one, which need not exist before."""

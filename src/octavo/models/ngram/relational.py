@@ -74,7 +74,7 @@ def read_windows(part: str, order: int, vocabulary: Vocabulary) -> Iterator[pyar
 
 
 def windows_batch(x_N: NDArray[Any], places: int, order: int, vocabulary: Vocabulary) -> pyarrow.RecordBatch:
-    """The windows of the first `places` tokens; what follows them is there to be looked at.
+    """The windows of the first `places` tokens; the tokens after them complete the last windows.
 
     As in `counting`, none reaches across a begin token, and a sentence's end opens the next one as `begin` does. That
     end is also a 1-gram: one row counts how often.

@@ -42,7 +42,7 @@ def fit_tables(model: NGram, orders: Iterable[OrderParts], folder: Path) -> None
         apply: Estimator = estimator
         if model.config.estimator == "kneser-ney":
             apply = partial(estimate.kneser_ney, d=order.discounts)
-        weighed = ((low, level, apply(level)) for low, level in order.parts)
+        weighed: Iterator[Part] = ((low, level, apply(level)) for low, level in order.parts)
         if kept is not None:
             weighed = kept.prune(weighed, model.config.threshold(order.k))
         for _, level, weights in weighed:
