@@ -16,7 +16,6 @@ from octavo.models.parts.feed_forward import FEED_FORWARDS, init_inner
 from octavo.ops.experts import balance, mixed, mixed_by_all, route
 from octavo.ops.tracing import is_tracing, tap
 
-
 BALANCE_SPEED = 5.0  # of a logit for one of the learnt bias, which Adam moves by its learning rate in a step
 
 
