@@ -29,8 +29,6 @@ EXTRAS_FOR_PEOPLE = {
     "docs",
     "peers",
 }  # the tests' and the benchmarks' needs, which the source does not import
-    "ray": "make test-ray installs it; its tests are skipped without"
-}  # extras for users that developers do without
 
 
 def distribution(requirement: str) -> str:
