@@ -28,6 +28,7 @@ from octavo.experiments.execution import Execution
 from octavo.experiments.progress import Progress
 from octavo.experiments.ray_cluster import connect, execute_request, last_line, needs_of
 from octavo.experiments.runner import HEADER, file_digest
+from octavo.experiments.scale import ScalePlan
 
 ray = pytest.importorskip("ray", reason="needs Ray, which `make test-ray` installs")
 from ray._private import node  # noqa: E402
@@ -122,7 +123,7 @@ def test_a_comparison_on_ray_has_the_rows_of_one_here_to_the_bit_though_a_worker
 
 def test_scale_and_domains_run_there_too(cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("another text, word for word, " * 300, encoding="utf-8")
-    plan = octavo.experiments.scale.ScalePlan((0.25, 0.5, 1.0))
+    plan = ScalePlan((0.25, 0.5, 1.0))
     candidates = {"kn2": ("ngram", {"order": 2})}
     points, readings = [], []
     for on in ("local", "ray"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
@@ -298,7 +299,11 @@ class Place:
         """What is stored of the comparison; the folder may hold its text already."""
         return Store.open(self.folder, KIND, common, differs, (OWN_TEXT,))
 
-    def command(self, config: CompareConfig, where: Sequence[str] = ()) -> list[str]:
+    def command(self, config: CompareConfig, where: Sequence[str] = ()) -> str:
+        """The words that reproduce the comparison, as a shell takes them."""
+        return shlex.join(self.words(config, where))
+
+    def words(self, config: CompareConfig, where: Sequence[str] = ()) -> list[str]:
         """The words that reproduce the comparison, or resume it; `where` says where it is executed."""
         return ["octavo", "compare", *self.sources, *flags_of(config), *where, "--out", str(self.folder)]
 

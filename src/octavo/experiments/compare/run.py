@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -108,13 +107,13 @@ class Comparing(PlannedExperiment):
         self, place: Place, config: CompareConfig, execution: Execution, progress: Progress, cell: str = ""
     ) -> None:
         self.progress, self.place = progress, place
-        self.command = shlex.join(place.command(config, execution.words))
+        self.command = place.command(config, execution.words)
         with ExitStack() as stack:
             executor = stack.enter_context(open_executor(execution))
             stack.enter_context(lock_for(place.folder, cell))
             self.place.save_text()
             self._open(config, executor)
-            super().__init__(place.command(config), stack.pop_all())  # given back when the proof is done
+            super().__init__(place.words(config), stack.pop_all())  # given back when the proof is done
 
     def _open(self, config: CompareConfig, executor: Executor) -> None:
         """Open the text and what is stored, and plan the cells."""
