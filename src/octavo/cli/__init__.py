@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "decompress": ("eval.decompress", "restore a compressed file"),
     "inspect": ("inspect.inspect", "look inside a model, token by token: surprisal, gates, attention, gradient flow"),
     "classify": ("classify.run_classify", "classify texts: train, evaluate, and explain the mistakes"),
+    "tag": ("tag.run_tag", "tag the words of sentences, such as parts of speech or names: train, evaluate, predict"),
     "cost": ("cost.run_cost", "parameters, FLOPs and memory of a model before it is trained; plan a budget"),
     "answer": ("answer.answer", "answer questions with a confidence; train on new facts"),
     "fill": ("masked.fill", "fill in masked words with a BERT, or score how well each word is predicted"),
@@ -50,7 +51,15 @@ VERBS: dict[str, tuple[str, str]] = {
     "exercises": ("exercises", "textbook exercises with checked answers; grade students' answers"),
 }
 
-USAGE_ALONE = (["data"], ["train"], ["classify"], ["cost"], ["scale"], ["exercises"])  # which alone show their usage
+USAGE_ALONE = (
+    ["data"],
+    ["train"],
+    ["classify"],
+    ["tag"],
+    ["cost"],
+    ["scale"],
+    ["exercises"],
+)  # which alone show their usage
 USAGE = """octavo: every sequence model in the book, on one scale
 
 usage: octavo VERB ...        octavo help VERB (or octavo VERB --help) shows flags and an example
