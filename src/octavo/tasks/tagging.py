@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -141,6 +142,9 @@ class TaggingTask(Task[Tagger, TaggingData]):
 TASK = TaggingTask()
 
 
+POOL_BATCHES = 16  # whose sentences are sorted by length together, so that little of a batch is padding
+
+
 class SentenceBatches:
     """The n-th batch, which depends on n alone: every epoch has an order of its own."""
 
@@ -149,15 +153,26 @@ class SentenceBatches:
         self.y = [torch.tensor(tags) for tags in data.tags]
         self.seed, self.batch_size = seed, min(batch_size, len(data))
         self.steps = len(data) // self.batch_size
+        self.arranged: tuple[int, NDArray[np.int64]] = (-1, np.zeros((0, 0), np.int64))  # the last epoch's
 
     def __call__(self, step: int) -> RowBatch:
         epoch, place = divmod(step, self.steps)
-        order_N = np.random.default_rng((self.seed, epoch)).permutation(len(self.x))
-        at_B = order_N[place * self.batch_size : (place + 1) * self.batch_size].tolist()
+        at_B = self._order(epoch)[place].tolist()
         lengths_B = torch.tensor([len(self.y[n]) for n in at_B])
         x_BTF = pad_sequence([self.x[n] for n in at_B], batch_first=True)
         y_BT = pad_sequence([self.y[n] for n in at_B], batch_first=True)
         return RowBatch((x_BTF, lengths_B, y_BT), float(lengths_B.sum()))
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        """The sentences of each of the epoch's batches: drawn, sorted within pools, and the batches drawn again."""
+        if self.arranged[0] != epoch:
+            chance = np.random.default_rng((self.seed, epoch))
+            order_N = chance.permutation(len(self.x))[: self.steps * self.batch_size]
+            lengths_N = np.array([len(self.y[n]) for n in order_N])
+            pool_N = np.arange(len(order_N)) // (POOL_BATCHES * self.batch_size)
+            batches = order_N[np.lexsort((lengths_N, pool_N))].reshape(self.steps, self.batch_size)
+            self.arranged = epoch, batches[chance.permutation(self.steps)]
+        return self.arranged[1]
 
 
 class TagLoss(Objective):
