@@ -62,9 +62,9 @@ class SequenceTagger(nn.Module):
         super().__init__()
         self.config, self.vocab, self.tags = config, features, tags
         self.features_VD = nn.Parameter(torch.empty(features, config.width))
-        self.encoder: Any = ENCODERS[config.encoder](config)
-        said: int = self.encoder.width
-        self.score_CE = nn.Parameter(torch.empty(tags, said))
+        encoder: Any = ENCODERS[config.encoder](config)
+        self.encoder = encoder
+        self.score_CE = nn.Parameter(torch.empty(tags, encoder.width))
         self.bias_C = nn.Parameter(torch.empty(tags))
         self.start_C = nn.Parameter(torch.empty(tags)) if config.crf else None
         self.transition_CC = nn.Parameter(torch.empty(tags, tags)) if config.crf else None

@@ -55,7 +55,7 @@ def forbidden_pairs(names: Sequence[str]) -> tuple[Tensor, Tensor]:
 
 
 def is_well_formed(tags: Sequence[str]) -> bool:
-    """Whether every I- goes on with a span of its kind."""
+    """Whether every I- continues a span of its kind."""
     return all(
         not tag.startswith("I-") or (before[2:] == tag[2:] and before != OUTSIDE)
         for before, tag in zip([OUTSIDE, *tags[:-1]], tags, strict=True)

@@ -101,7 +101,7 @@ def cost(model: Any, *, measure: bool = False, **settings: Any) -> CostReport:
     of_task = run.task in RUNS_COUNTED
     if not (of_task or isinstance(run, Run)):
         raise UserError(
-            f"the cost of a run is counted for language models, images, translation and tagging: {run.name} is a run of "
+            f"the cost of a run is counted for language models, {', '.join(RUNS_COUNTED)}: {run.name} is a run of "
             f"{run.task}; name a model and its settings instead"
         )
     known = SIZES[run.task if of_task else "language"]

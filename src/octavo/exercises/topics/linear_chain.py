@@ -111,7 +111,7 @@ LINEAR_CHAIN = Exercise(
         Part("marginal", "With what probability is the second word a verb?",
              Number("(exp(7) + 2*exp(4) + exp(1)) / (exp(7) + 4*exp(5) + 2*exp(4) + exp(1))"), "exact", verb_second,
              why="The share of the sequences with a verb there: N V N, N V V, V V N and V V V.",
-             wrong={"looked at the second word alone": ("1 / (1 + exp(1))",
+             wrong={"took the scores of the second word alone": ("1 / (1 + exp(1))",
                         lambda: float(SCORES[0, 1].softmax(0)[VERB]))}),
         Part("gradient", "What is the derivative of log Z with respect to the score of a verb behind a noun?",
              Number("(exp(7) + 2*exp(5) + exp(4)) / (exp(7) + 4*exp(5) + 2*exp(4) + exp(1))"), "autograd", gradient,
@@ -119,10 +119,10 @@ LINEAR_CHAIN = Exercise(
              wrong={"counted the pairs of the best sequence": (1, lambda: float(sum(
                         pair == (NOUN, VERB) for pair in itertools.pairwise((NOUN, VERB, NOUN)))))}),
         Part("work", "There are C tags and T words. How many sums of a score so far and a pair's score does the "
-             "Viterbi algorithm look at?",
+             "Viterbi algorithm compute?",
              Formula("(T - 1)*C^2", {"C": "whole", "T": "whole"}), "exact", viterbi_sums,
              why="From each of C tags to each of C tags, between neighbours.",
-             wrong={"counted all sequences": ("C^T", lambda C, T: len(list(itertools.product(range(C), repeat=T))))}),
+             wrong={"counted all sequences": ("C^T", lambda C, T: math.prod([C] * T))}),
     ])  # fmt: skip
 
 EXERCISES = (LINEAR_CHAIN,)
