@@ -32,7 +32,7 @@ class Cluster:
         self.master = self._start("master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self.url = self._wait_for(self.master, r"Starting Spark master at (spark://\S+)")
 
-    def add_worker(self, cores: int = 1, memory: str = "1g") -> None:
+    def add_worker(self, memory: str, cores: int = 1) -> None:
         """Start a worker, and wait until the master knows it."""
         work = self.folder / f"work{len(self.workers)}"
         words = ("--host", "127.0.0.1", "--cores", str(cores), "--memory", memory, "--webui-port", "0",
@@ -95,12 +95,12 @@ def _children(pid: int) -> list[int]:
 
 
 @contextmanager
-def running_cluster(folder: Path, workers: int) -> Iterator[Cluster]:
+def running_cluster(folder: Path, workers: int, memory: str = "1g") -> Iterator[Cluster]:
     """A master and so many workers of one core."""
     cluster = Cluster(folder)
     try:
         for _ in range(workers):
-            cluster.add_worker()
+            cluster.add_worker(memory)
         yield cluster
     finally:
         cluster.close()

@@ -125,26 +125,26 @@ def test_the_command_counts_adds_and_trains(
 def test_foreign_and_damaged_counts_are_refused_in_one_line(texts: list[Path], tmp_path: Path) -> None:
     counted = count_texts([str(texts[0])], tmp_path / "counts", 2)
     other = count_texts([str(texts[0])], tmp_path / "other", 2, False, WORDS)
-    with pytest.raises(UserError, match="must be of one tokenizer: .* count the second text with --tokenizer"):
+    with pytest.raises(UserError, match=r"must be of one tokenizer: .* count the second text with --tokenizer"):
         merge_counts([counted.path, other.path], tmp_path / "sum")
-    with pytest.raises(UserError, match="at least two folders of counts are added: 1 given"):
+    with pytest.raises(UserError, match=r"at least two folders of counts are added: 1 given"):
         merge_counts([counted.path], tmp_path / "sum")
     with pytest.raises(UserError, match=r"is no folder of counts: it has no counts\.json"):
         train_counts(tmp_path, NGramConfig(order=2), None)
-    with pytest.raises(UserError, match="has n-grams of 2 tokens: order=3; try --order 2"):
+    with pytest.raises(UserError, match=r"has n-grams of 2 tokens: order=3; try --order 2"):
         train_counts(counted.path, NGramConfig(order=3), None)
-    with pytest.raises(UserError, match="was counted without --sentences: sentences=True"):
+    with pytest.raises(UserError, match=r"was counted without --sentences: sentences=True"):
         train_counts(counted.path, NGramConfig(order=2, sentences=True), None)
     parquet = counted.path / "ngrams" / "part-00000.parquet"
     table = pyarrow.parquet.read_table(parquet)
     pyarrow.parquet.write_table(table.set_column(2, "count", pyarrow.array([-1] * len(table))), parquet)
-    with pytest.raises(UserError, match="is damaged: its ids or counts are outside their range; count again"):
+    with pytest.raises(UserError, match=r"is damaged: its ids or counts are outside their range; count again"):
         train_counts(counted.path, NGramConfig(order=2), tmp_path / "run")
     parquet.write_bytes(b"PAR1 and nothing else")
     with pytest.raises(UserError, match="duckdb cannot read or write"):
         train_counts(counted.path, NGramConfig(order=2), tmp_path / "run")
     (counted.path / "counts.json").write_text('{"format": 9}')
-    with pytest.raises(UserError, match="is of format 9, this octavo reads 1; count again"):
+    with pytest.raises(UserError, match=r"is of format 9, this octavo reads 1; count again"):
         train_counts(counted.path, NGramConfig(order=2), None)
 
 

@@ -43,7 +43,8 @@ def run_train(argv: list[str]) -> None:
 
 def run_train_counts(name: str, flags: list[str]) -> None:
     """train MODEL --counts FOLDER: what the model is fitted to was counted before."""
-    from octavo.tasks.counts import read_count_folder, train_counts
+    from octavo.models.ngram.count_folder import read_count_folder
+    from octavo.tasks.counts import train_counts
 
     spec = find_spec(name)
     if spec.fit_by_engine is None:

@@ -1,9 +1,9 @@
 """A folder of n-gram counts: `ngrams/*.parquet` with a column a token (w1, w2, ...) and `count`, sorted; what the ids
 mean in `tokenizer.json`; and `counts.json`, which says of what they are.
 
-A row is n tokens in a row, as they stand in the text, or fewer (then the rest is null) where a sequence ends: each place
-of the text is the beginning of one row's n-gram, so shorter n-grams are counted by adding up. The end of a sentence is
-also a row of its own.
+A row is n tokens in a row, as they stand in the text, or fewer (then the rest is null) where a sequence ends: each
+place of the text is the beginning of one row's n-gram, so shorter n-grams are counted by adding up. The end of a
+sentence is also a row of its own.
 """
 
 from __future__ import annotations

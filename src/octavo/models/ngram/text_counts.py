@@ -122,7 +122,8 @@ def _rest_sql(k: int, order: int, layout: KeyLayout, tokenizer: ClosedVocabulary
     rest = "CAST(given.count - coalesce(longer.count, 0) AS BIGINT)"
     ended = f" AND given.key0 <> {(tokenizer.begin + 1) << layout.shift(0)}" if k == 1 else ""
     on = " AND ".join(f"given.{name} = longer.{name}" for name in columns)
-    return f"SELECT {padded}, {rest} AS count FROM {summed} AS given LEFT JOIN {_longer_sql(k, layout)} AS longer ON {on} WHERE {rest} > 0{ended}"
+    joined = f"{summed} AS given LEFT JOIN {_longer_sql(k, layout)} AS longer ON {on}"
+    return f"SELECT {padded}, {rest} AS count FROM {joined} WHERE {rest} > 0{ended}"
 
 
 def _longer_sql(k: int, layout: KeyLayout) -> str:
@@ -151,10 +152,9 @@ def _check_sums(engine: Engine, layout: KeyLayout, order: int, tokenizer: Closed
         allowed = f" AND given.key0 <> {begin << layout.shift(0)}" if k == 1 else ""  # whose own count some leave out
         summed = f"(SELECT {', '.join(columns)}, sum(count) AS count FROM given{k} GROUP BY {', '.join(columns)})"
         chosen = ", ".join(f"given.{name}" for name in columns)
-        query = (
-            f"SELECT {chosen}, given.count, longer.count FROM {summed} AS given JOIN {_longer_sql(k, layout)} AS longer "
-            f"ON {on} WHERE given.count < longer.count{allowed} LIMIT 1"
-        )
+        joined = f"{summed} AS given JOIN {_longer_sql(k, layout)} AS longer ON {on}"
+        where = f"given.count < longer.count{allowed}"
+        query = f"SELECT {chosen}, given.count, longer.count FROM {joined} WHERE {where} LIMIT 1"
         for row in engine.rows(query):
             raise UserError(_does_not_add_up(row, k, layout, tokenizer))
 
