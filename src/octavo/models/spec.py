@@ -175,6 +175,10 @@ class ModelSpec:
             *(Candidate(name, preset.title, name) for name, preset in self.presets.items()),
         )
 
+    def views_of(self, model: Any) -> tuple[View, ...]:
+        """The views that a model has, with the parts that it is made of."""
+        return tuple(view for view in self.views if view.applies(model))
+
     def view(self, name: str) -> View | None:
         """The view of that name, where the model has it."""
         return next((view for view in self.views if view.name == name), None)
