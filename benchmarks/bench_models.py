@@ -39,7 +39,7 @@ DECODED = ("gpt", "gru", "mingru", "lru", "rglru", "linear", "retention", "gla",
            "gated-deltanet")  # fmt: skip
 CONTEXTS = (1 << 10, 1 << 12, 1 << 14, 1 << 16)
 BYTE_VOCABULARY = 257
-READ_AT_ONCE = 512  # tokens
+READ_TOKENS = 512  # by one call
 DECODED_TOKENS, ROUNDS = 16, 5  # of each round, so that a context of 1,024 tokens grows by less than a tenth
 
 
@@ -152,8 +152,8 @@ def untrained(name: str, context: int) -> LanguageModel[Any]:
 
 @torch.no_grad()
 def read(model: LanguageModel[Any], state: Any, x_1N: torch.Tensor) -> Any:
-    for start in range(0, x_1N.shape[1], READ_AT_ONCE):
-        _, state = model.absorb(state, x_1N[:, start : start + READ_AT_ONCE])
+    for start in range(0, x_1N.shape[1], READ_TOKENS):
+        _, state = model.absorb(state, x_1N[:, start : start + READ_TOKENS])
     return state
 
 
