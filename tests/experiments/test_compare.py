@@ -366,14 +366,14 @@ class Foreign(GRU):
 def test_a_model_of_another_package_is_compared_without_a_change_here(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = ModelSpec("foreign", "a foreign network", "for this test", "convolution", Foreign, RecurrentConfig)
+    spec = ModelSpec("foreign", "a foreign network", "for this test", "wavelet", Foreign, RecurrentConfig)
     monkeypatch.setitem(MODELS, "foreign", spec)
     quiet = Progress(io.StringIO())
-    found = octavo.compare(corpus, models=["kn3", "convolution", "mix"], budget=STEPS, out=tmp_path, progress=quiet)
+    found = octavo.compare(corpus, models=["kn3", "wavelet", "mix"], budget=STEPS, out=tmp_path, progress=quiet)
     assert found.failed == []
-    assert (found["foreign"].title, found["foreign"].family) == ("a foreign network", "convolution")
+    assert (found["foreign"].title, found["foreign"].family) == ("a foreign network", "wavelet")
     assert found["mix"].title == "mixture of kn3 and foreign"
-    assert "convolution" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "wavelet" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 # ---------------------------------------------------------------------- a frame

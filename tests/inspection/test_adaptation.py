@@ -310,7 +310,7 @@ def test_the_verb_shows_both_readings(inspect: Verb, runs: Path, tmp_path: Path)
         (("gru", "--adaptive"), "there must be a text with --adaptive"),
         (("gru", "--adaptive-segment", "16", "--text", "a"), "belongs to scoring with --adaptive"),
         (("gru", "--adaptive", "--text", "abc", "--back", "2"), "learns while it reads: back=2"),
-        (("kn", "--adaptive", "--text", "abc"), "learns by counting"),
+        (("kn", "--adaptive", "--text", "abc"), "ngram was fitted; train it with --adaptive"),
         (("mix", "--adaptive", "--adaptive-segment", "16", "--text", "abc"), "leave them out"),
         (("counts", "--text", "", "--out", "OUT"), "the text is empty"),
     ],

@@ -89,7 +89,7 @@ def test_a_network_that_learns_is_compared_with_itself_as_it_was_trained(asked: 
 
 
 @pytest.mark.parametrize(("path", "value", "part"), [
-    ("read", {"run": "kn", "adaptive": True}, "learns by counting"),
+    ("read", {"run": "kn", "adaptive": True}, "ngram was fitted; train it with --adaptive"),
     ("read", {"run": "mixed", "adaptive": True}, "a trained mixture does not learn while it reads"),
     ("read/adaptation", {"run": "gru"}, "learns nothing while it reads"),
 ])  # fmt: skip

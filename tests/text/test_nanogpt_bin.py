@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from octavo.cli import main
@@ -143,6 +143,7 @@ def test_a_file_of_tokens_is_the_text_they_stand_for_and_gives_the_same_tokens(
 
 @settings(deadline=None)
 @given(documents=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=5))
+@example(documents=["a\0b\0c\0d\0e\0f\0g\0h\0"])  # which looks like UTF-16
 def test_any_documents_come_back(tmp_path_factory: pytest.TempPathFactory, documents: list[str]) -> None:
     folder = tmp_path_factory.mktemp("bin")
     tokenizer = ALL["bpe"]

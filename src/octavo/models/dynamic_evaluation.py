@@ -230,9 +230,7 @@ def adapted(model: LanguageModel[Any], adaptation: AdaptiveConfig | None = None)
         raise UserError("a trained mixture does not learn while it reads: adaptive is for one network; name its run")
     if not spec.trained_by_gradient:
         remedy = "train it with --adaptive" if spec.adaptive_variant else "score it without --adaptive"
-        raise UserError(
-            f"{spec.name} was fitted, not trained by gradient, so it cannot learn so while it reads; {remedy}"
-        )
+        raise UserError(f"only what was trained by gradient learns so while it reads: {spec.name} was fitted; {remedy}")
     kinds = {weight.dtype for weight in model.parameters()}
     if not kinds <= {torch.float32} and not kinds <= {torch.float64}:
         shown = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))

@@ -74,7 +74,8 @@ def read_documents(
         first = np.zeros(1, np.int64)
         yield from _joined(Chunk(document, first) for document in documents if document)
     elif path.suffix.lower() == SUFFIX:
-        yield from _joined(chunk for one in tokens_as_text(path) for chunk in _one_document(one, str(path), errors))
+        documents = tokens_as_text(path)
+        yield from _joined(chunk for one in documents for chunk in _one_document(one, str(path), errors, sniff=False))
     else:
         yield from _one_document(_as_utf8(stream(path), str(path), errors, encoding), str(path), errors)
 
@@ -83,8 +84,11 @@ def _as_utf8(blocks: Iterator[bytes], name: str, errors: Errors, encoding: str) 
     return blocks if encoding == UTF8 else converted(blocks, encoding, name, errors == "replace")
 
 
-def checked(chunks: Iterable[bytes], name: str, errors: Errors = "strict") -> Iterator[bytes]:
-    """The chunks as UTF-8: what is not is refused with its place, replaced by U+FFFD, or let through."""
+def checked(chunks: Iterable[bytes], name: str, errors: Errors = "strict", sniff: bool = True) -> Iterator[bytes]:
+    """The chunks as UTF-8: what is not is refused with its place, replaced by U+FFFD, or let through.
+
+    With `sniff`, what looks like UTF-16 is refused; a tokenizer's own bytes never are that, whatever they look like.
+    """
     if errors == "raw":
         yield from chunks
         return
@@ -92,7 +96,7 @@ def checked(chunks: Iterable[bytes], name: str, errors: Errors = "strict") -> It
     for chunk in chunks:
         data = carry + chunk
         head = data[:SNIFFED_BYTES]
-        if not offset and 0 in head and guess_encoding(head):  # UTF-16 of ASCII is UTF-8 too, with many zeros
+        if sniff and not offset and 0 in head and guess_encoding(head):  # UTF-16 of ASCII is UTF-8 too, with many zeros
             raise wrong_encoding(name, head)
         if data.isascii():
             yield data
@@ -115,9 +119,9 @@ def _decode(data: bytes, errors: Errors, final: bool, name: str, offset: int) ->
         raise wrong_encoding(place, near) from error
 
 
-def _one_document(chunks: Iterator[bytes], name: str, errors: Errors) -> Iterator[Chunk]:
+def _one_document(chunks: Iterator[bytes], name: str, errors: Errors, sniff: bool = True) -> Iterator[Chunk]:
     starts = np.zeros(1, np.int64)
-    for data in checked(chunks, name, errors):
+    for data in checked(chunks, name, errors, sniff):
         yield Chunk(data, starts)
         starts = no_starts()
 
