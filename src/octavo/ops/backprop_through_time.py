@@ -19,6 +19,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from octavo.ops import recurrent_loops as loops
+from octavo.ops.compiled import HAS_NUMBA
+
 through_sigmoid = torch.ops.aten.sigmoid_backward.grad_input  # (d, s) to s (1 - s) d
 through_tanh = torch.ops.aten.tanh_backward.grad_input  # (d, t) to (1 - t²) d
 
@@ -79,6 +82,9 @@ class GRUThroughTime(Function):
         h_TBD = opened(x_TBI, h_BD)
         recur = Recurrence(hh.t(), h_BD, low)
         r_TBD, z_TBD = rz_TBG.chunk(2, -1)
+        if is_one_sequence(h_TBD, low):
+            loops.gru_forward(*in_numpy(rzu_TBG, n_TBD, h_TBD, hh.t()[:, None]))
+            return GRUThroughTime.keep(ctx, low, x_TBI, h_TBD, ih, hh, rzu_TBG, n_TBD)
         for rzu, rz, r, z, u, n, before, h in forwards(
             rzu_TBG, rz_TBG, r_TBD, z_TBD, u_TBD, n_TBD, h_TBD[:-1], h_TBD[1:]
         ):
@@ -86,9 +92,14 @@ class GRUThroughTime(Function):
             rz.sigmoid_()
             tanh_(n.addcmul_(r, u))
             torch.lerp(n, before, z, out=h)
-        ctx.save_for_backward(x_TBI, h_TBD, ih, hh, rzu_TBG, n_TBD)
+        return GRUThroughTime.keep(ctx, low, x_TBI, h_TBD, ih, hh, rzu_TBG, n_TBD)
+
+    @staticmethod
+    def keep(ctx: Any, low: torch.dtype | None, *saved: Tensor) -> Tensor:
+        """What the gradient needs; the states after each input are given back."""
+        ctx.save_for_backward(*saved)
         ctx.low = low
-        return h_TBD[1:]
+        return saved[1][1:]
 
     @staticmethod
     @once_differentiable
@@ -97,6 +108,10 @@ class GRUThroughTime(Function):
         D = hh.shape[1]
         da_TBG, dh_side_TBG = torch.empty_like(rzu_TBG), torch.empty_like(rzu_TBG)  # (r, z, n) and (r, z, u)
         carried = torch.zeros_like(h_TBD[0])
+        if is_one_sequence(h_TBD, ctx.low):
+            arrays = (dout_TBD, rzu_TBG, n_TBD, h_TBD, hh[:, None], da_TBG, dh_side_TBG, carried.t())
+            loops.gru_backward(*in_numpy(*arrays))
+            return None, *weight_gradients(ctx, carried, da_TBG, dh_side_TBG, x_TBI, h_TBD[:-1], ih)
         back = Recurrence(hh, carried, ctx.low)
         dh, kept = torch.empty_like(carried), torch.empty_like(carried)
         saved = (rzu_TBG[..., : 2 * D], *rzu_TBG.chunk(3, -1), n_TBD, h_TBD[:-1])
@@ -115,8 +130,40 @@ class GRUThroughTime(Function):
         return None, *weight_gradients(ctx, carried, da_TBG, dh_side_TBG, x_TBI, h_TBD[:-1], ih)
 
 
+class GRURecorded(Function):
+    """The same of a sequence whose states and gates are known already: only the gradient is computed."""
+
+    @staticmethod
+    def forward(ctx: Any, recorded: tuple[Tensor, Tensor, Tensor], x_TBI: Tensor, *w: Tensor) -> Tensor:
+        h_TBD, rzu_TBG, n_TBD = recorded
+        return GRUThroughTime.keep(ctx, None, x_TBI, h_TBD, w[0], w[1], rzu_TBG, n_TBD)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout_TBD: Tensor) -> tuple[Tensor | None, ...]:
+        _, dx, _, *weights = GRUThroughTime.backward(ctx, dout_TBD)
+        return None, dx, *weights
+
+
+def replay_gru_layer(recorded: tuple[Tensor, Tensor, Tensor], x_TBI: Tensor, *w: Tensor) -> Tensor:
+    """h_TBD of a GRU whose states (with the first in front), r z u and n are known."""
+    h_TBD: Tensor = GRURecorded.apply(recorded, x_TBI, *w)  # type: ignore[no-untyped-call]
+    return h_TBD
+
+
 # Not the LSTM: oneDNN has a kernel for it that a loop of ours does not beat.
 BY_HAND: dict[str, Any] = {"rnn": RNNThroughTime, "gru": GRUThroughTime}
+
+
+def is_one_sequence(h_TBD: Tensor, low: torch.dtype | None) -> bool:
+    """Whether a step is a product of a matrix and one vector, for which there are compiled loops."""
+    plain = h_TBD.device.type == "cpu" and h_TBD.dtype in (torch.float32, torch.float64) and low is None
+    return HAS_NUMBA and plain and h_TBD.shape[1] == 1 and not torch.compiler.is_compiling()
+
+
+def in_numpy(*tensors: Tensor) -> list[Any]:
+    """Tensors of one sequence as arrays, which share their memory where it lies in a row."""
+    return [tensor.detach()[:, 0].contiguous().numpy() for tensor in tensors]
 
 
 class Recurrence:

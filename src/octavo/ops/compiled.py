@@ -16,13 +16,16 @@ HAS_NUMBA = find_spec("numba") is not None
 
 
 def compiled(loop: F) -> F:
-    """The loop, compiled when it is first called. No reordering of sums is allowed, so both forms agree."""
+    """The loop, compiled when it is first called. No reordering of sums is allowed, so both forms agree.
+
+    Division by zero gives infinity, as numpy has it: a check for it would keep the compiler from dividing in parallel.
+    """
     if not HAS_NUMBA:
         return loop
     import numba
 
     try:
-        made: Any = numba.njit(cache=True, fastmath=False)(loop)
+        made: Any = numba.njit(cache=True, fastmath=False, error_model="numpy")(loop)
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        made = numba.njit(fastmath=False)(loop)
+        made = numba.njit(fastmath=False, error_model="numpy")(loop)
     return made  # type: ignore[no-any-return]

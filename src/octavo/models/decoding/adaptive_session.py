@@ -15,6 +15,7 @@ from torch import Tensor
 
 from octavo.core import MAX_REWIND_TOKENS, Session, map_state
 from octavo.errors import UserError
+from octavo.models.decoding.recurrent_session import GRUSession, session_with_gates
 from octavo.models.parts.weights import WeightCopy, recordable
 
 if TYPE_CHECKING:
@@ -98,14 +99,18 @@ class AdaptiveSession(Session["AdaptiveState"]):
 
     def _open(self, before: Any, running: Any, weights: WeightCopy) -> None:
         with torch.no_grad():
-            session = weights.model.session(running, self.dynamic.adaptation.segment)
+            session = session_with_gates(weights.model, running, self.dynamic.adaptation.segment)
         self.segment = Segment(self.processed, before, weights, session)
 
     def _learn(self, x_B: Tensor) -> None:
         """One step of the optimizer, now that the token after the segment is known."""
         running = map_state(self.segment.session.state, recordable)
-        weights = WeightCopy(self.dynamic.base, self.dynamic.adaptation, self.segment.weights.learnt)
-        weights.read_and_learn(self.segment.before, self.seen_1S, x_B)
+        weights = self.segment.weights.branch()
+        session, S = self.segment.session, self.seen_1S.shape[1]
+        known = None
+        if isinstance(session, GRUSession) and session.count == S:  # else some were processed before it began
+            known = session.absorb_again
+        weights.read_and_learn(self.segment.before, self.seen_1S, x_B, known)
         self.left.append((self.segment, self.seen_1S))
         self.seen_1S = self.seen_1S[:, :0]
         self._open(running, running, weights)

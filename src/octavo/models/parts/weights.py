@@ -10,14 +10,18 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import LanguageModel, map_state
 from octavo.errors import UserError
+from octavo.ops.compiled import HAS_NUMBA
+from octavo.ops.recurrent_loops import rms_step
 
 MOMENTUM = 0.9  # of adam
 EPSILON = 1e-8  # added to the root of the mean square
@@ -42,6 +46,12 @@ class WeightCopy:
         self.own = False
         self._place()
 
+    def branch(self) -> WeightCopy:
+        """Another one over the same weights, whose next step leaves them as they are."""
+        other = copy.copy(self)
+        other.own = False
+        return other
+
     def _place(self) -> None:
         """The network's modules, made again over the weights."""
         trained = learnable(self.base)
@@ -54,10 +64,16 @@ class WeightCopy:
             leaf.requires_grad_(True)
         self.model = over_weights(self.base, trained, self.leaves)
 
-    def read_and_learn(self, state: Any, x_1S: Tensor, next_1: Tensor) -> tuple[Tensor, Any]:
-        """Logits_1SV after each token of a segment, and the state after it; then one step on their mean cost."""
+    def read_and_learn(
+        self, state: Any, x_1S: Tensor, next_1: Tensor, absorb: Callable[..., tuple[Tensor, Any]] | None = None
+    ) -> tuple[Tensor, Any]:
+        """Logits_1SV after each token of a segment, and the state after it; then one step on their mean cost.
+
+        absorb: in place of the model's own, called with the model in front: one that knows what was computed before.
+        """
+        read = self.model.absorb if absorb is None else partial(absorb, self.model)
         with recording():
-            logits_1SV, state = self.model.absorb(map_state(state, recordable), recordable(x_1S))
+            logits_1SV, state = read(map_state(state, recordable), recordable(x_1S))
             y_S = torch.cat([x_1S[0, 1:], next_1])
             loss = F.cross_entropy(logits_1SV[0], recordable(y_S))
             if not bool(loss.isfinite()):
@@ -128,8 +144,12 @@ def sgd(config: Any, w_P: Tensor, g_P: Tensor, step: int) -> None:
 def rms(config: Any, w_P: Tensor, g_P: Tensor, step: int, square_P: Tensor) -> None:
     """v ← β v + (1 - β) g²; w ← w - η g / (√(v / (1 - β^k)) + ε): Adam without momentum."""
     beta = config.mean_square_decay
-    square_P.mul_(beta).addcmul_(g_P, g_P, value=1 - beta)
     unbias = math.sqrt(1 - beta**step)  # brought out of the root, where it would cost a pass over all weights
+    if HAS_NUMBA and w_P.device.type == "cpu":
+        w, g, square = (one_P.detach().numpy() for one_P in (w_P, g_P, square_P))
+        rms_step(w, g, square, np.array([beta, 1 - beta, config.learning_rate * unbias, EPSILON * unbias], w.dtype))
+        return
+    square_P.mul_(beta).addcmul_(g_P, g_P, value=1 - beta)
     w_P.addcdiv_(g_P, square_P.sqrt().add_(EPSILON * unbias), value=-config.learning_rate * unbias)
 
 
