@@ -43,7 +43,7 @@ def main() -> None:
     arguments.add_argument("--width", type=int, default=512)
     arguments.add_argument("--layers", type=int, default=2)
     arguments.add_argument("--dropout", type=float, default=0.2)
-    arguments.add_argument("--learning-rate", type=float, default=2e-4, help="of the network while it reads")
+    arguments.add_argument("--learning-rate", type=float, default=4e-4, help="of the network while it reads")
     arguments.add_argument("--out", type=Path, default=Path("runs/adaptive-gpu"))
     args = arguments.parse_args()
     print_machine()

@@ -59,7 +59,7 @@ def main() -> None:
 def compared(name: str, train: str, valid: str, args: Any) -> dict[str, Any]:
     """The rows of a comparison by name, how many bytes were held out, and these."""
     began = time.perf_counter()
-    settings: dict[str, Any] = {"valid": [valid]} if valid else {}
+    settings: dict[str, Any] = {"prove": False} | ({"valid": [valid]} if valid else {})  # `archived` proves
     found = octavo.compare(
         train, models=list(MODELS), budget=args.budget, seeds=args.seeds, out=args.out / name, **settings
     )

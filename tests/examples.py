@@ -200,6 +200,12 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             },
             **{f"linear, {phi}": gpt(attention="linear", features=phi) for phi in ("elu", "relu", "random")},
             "linear, decay": gpt(attention="linear", head_decay="fixed"),
+            "latent": gpt(attention="latent"),
+            "latent, alibi": gpt(attention="latent", latent_width=3, positions="alibi", qk_norm=False),
+            "latent, learned": gpt(attention="latent", latent_width=9, positions="learned", heads=1),
+            "experts": gpt(experts=4),
+            "one expert of three": gpt(experts=3, experts_per_token=1, feed_forward="gelu", bias=True),
+            "latent, experts, stride": gpt(attention="latent", experts=5, experts_per_token=3, stride=3),
         },
         **{spec.name: {"usual": linear_attention(spec.name)} for spec in LINEAR_ATTENTION},
         "mamba2": {

@@ -18,6 +18,7 @@ LAYOUT = {
     "deprecation": "old names that still work, with a warning",
     "config": "configs are frozen dataclasses; read from JSON, checked",
     "io": "atomic files, run folders and their locks, compressed streams, GGUF, memory, progress",
+    "engines": "DuckDB and Spark: SQL queries into files, stages that a killed job goes on from",
     "pages": "one HTML frame, stylesheet, figures and sections over plain data",
     "datasets": "named data: the catalogue, fetching, pairs, labels, images, questions",
     "text": "reading, splitting, tokenizers, token files: text to tokens",

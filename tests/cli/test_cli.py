@@ -174,6 +174,8 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["train", "bag", "x", "--k", "-1"], "k must be at least 0 and at most 1e+09: k=-1.0"),
         (["train", "ngram", "x", "--seed", "-1"], "seed must be from 0"),
         (["train", "gpt", "x", "--head-decay", "fixed"], "head_decay belongs to attention linear"),
+        (["train", "gpt", "x", "--latent-width", "9"], "latent_width belongs to attention latent"),
+        (["train", "gpt", "x", "--experts-per-token", "4"], "belongs to a mixture of experts: experts=0, "),
         (["train", "gpt", "x", "--attention-window", "8"], "attention_window belongs to attention local or strided"),
         (["train", "gpt", "x", "--features", "relu"], "features=relu; leave it out, or try --attention linear"),
         (["train", "gpt", "x", "--heads", "128"], "128 / 128; try --heads 64 or --positions none"),

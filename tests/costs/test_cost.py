@@ -85,6 +85,23 @@ GPTS: dict[str, dict[str, Any]] = {
         "dropout": 0.1,
     },
     "linear, shared keys": {"attention": "linear", "kv_heads": 2},
+    "latent": {"attention": "latent"},
+    "latent, narrow": {"attention": "latent", "latent_width": 3, "qk_norm": False, "dropout": 0.1},
+    "latent, no positions": {"attention": "latent", "positions": "none"},
+    "latent, no norm": {"attention": "latent", "positions": "none", "qk_norm": False},
+    "latent, short context, no positions": {"attention": "latent", "positions": "none", "context": 20},
+    "latent, learned": {"attention": "latent", "positions": "learned", "latent_width": 6},
+    "latent, alibi": {"attention": "latent", "positions": "alibi"},
+    "latent, short context": {"attention": "latent", "context": 20},
+    "experts": {"experts": 5},
+    "experts, one a token": {
+        "experts": 3,
+        "experts_per_token": 1,
+        "feed_forward": "gelu",
+        "bias": True,
+        "dropout": 0.1,
+    },
+    "latent, experts": {"attention": "latent", "experts": 8, "experts_per_token": 3, "feed_forward": "relu2"},
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {"width": 16, "layers": 2}) for name in ("rnn", "gru", "lstm")},

@@ -156,6 +156,7 @@ def test_a_word_tokenizer_stays_behind_and_comes_back_by_its_run(
     ("settings", "said"),
     [
         (SMALL | {"attention": "local"}, "GGUF has no decoder of this shape: attention is local; the nearest is qwen3"),
+        (SMALL | {"experts": 4}, "GGUF has no decoder of this shape: experts is 4; the nearest is qwen3"),
         (SHAPES["gpt2"] | {"feed_forward": "relu2"}, "feed_forward is relu2; the nearest is gpt2: train with --feed-"),
     ],
 )

@@ -413,6 +413,11 @@ def test_a_tokenizer_that_the_library_cannot_express_comes_back_by_its_run(
     [
         (LLAMA | {"positions": "alibi"}, "positions is alibi; the nearest is mistral: train with --positions rotary$"),
         (QWEN3 | {"attention": "strided"}, "attention is strided; the nearest is qwen3: train with --attention full$"),
+        (QWEN3 | {"experts": 4}, "shape: experts is 4; the nearest is qwen3: train with --experts 0$"),
+        (
+            QWEN3 | {"attention": "latent", "kv_heads": 0},
+            "attention is latent; the nearest is qwen3: train with --attention full$",
+        ),
         (QWEN3 | {"norm": "layer"}, "norm is layer; the nearest is qwen3: train with --norm rms$"),
         (GPT2 | {"kv_heads": 2}, "kv_heads is 2; the nearest is gpt2: train with --kv-heads 0$"),
         (GPT2 | {"bias": False}, "bias is False; the nearest is gpt2: train with --bias$"),

@@ -32,6 +32,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("rnn-attention", {"width": 8, "memory": 0, "score": "additive", "cell": "gru"}),  # grows for ever
     ("gpt", {"width": 16, "layers": 1, "context": 12}),  # grows, then drops the oldest
     ("gpt", {"width": 16, "layers": 1, "context": 12, "positions": "learned"}),  # full, reads the last ones again
+    ("gpt", {"width": 16, "layers": 1, "context": 12, "attention": "latent", "experts": 3}),
     ("linear", {"width": 16, "layers": 1}),
     *((name, {"width": 8, "layers": 1}) for name in ("mingru", "minlstm", "lru", "rglru")),
     ("hmm", {"states": 8}),

@@ -32,6 +32,7 @@ from octavo.inspection.page import inspect_page
 from octavo.inspection.surprisal import surprises
 from octavo.inspection.views import layer_predictions, logits_at, pieces
 from octavo.models.gpt import GPT
+from octavo.models.parts.attention import Place
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, RecurrentConfig
 from octavo.models.views import TokenMaps
@@ -51,6 +52,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "none, strided context": {"positions": "none", "stride": 5}, "linear, random features": {
         "attention": "linear", "features": "random"}, "linear, shared keys": {"attention": "linear", "kv_heads": 1},
     "linear, decay": {"attention": "linear", "head_decay": "fixed"},
+    "latent": {"attention": "latent"}, "latent, learned": {"attention": "latent", "positions": "learned"},
+    "experts": {"experts": 4},
 }  # fmt: skip
 MOVING = [name for name, config in KINDS.items() if GPTConfig(**config).absolute]
 
@@ -115,13 +118,18 @@ def test_a_map_times_the_values_is_what_the_layer_added(name: str) -> None:
     for layer, a_HTT in enumerate(attention_over(model, x_T[1:]).layers):
         block: Any = model.blocks[layer]
         z_TD, attention = block.norm1(piece.streams[layer]), block.attention
-        if hasattr(attention, "value_ED"):
+        if hasattr(attention, "value_EM"):
+            _, z_1TZ = attention.project(z_TD[None], Place(model._angles(torch.arange(len(x_T)), z_TD.dtype)))
+            v_TGK = F.linear(z_1TZ[0, :, : model.config.latent], attention.value_EM).unflatten(-1, (2, -1))
+            out_DD, bias = attention.out_DE, None
+        elif hasattr(attention, "value_ED"):
             v_TGK = F.linear(z_TD, attention.value_ED, attention.value_bias).unflatten(-1, (model.config.groups, -1))
-            bias = attention.out_bias
+            out_DD, bias = attention.out_DD, attention.out_bias
         else:
-            v_TGK, bias = F.linear(z_TD, attention.value_DD).unflatten(-1, (2, -1)), None
+            v_TGK = F.linear(z_TD, attention.value_DD).unflatten(-1, (2, -1))
+            out_DD, bias = attention.out_DD, None
         v_HTK = v_TGK.transpose(0, 1).repeat_interleave(2 // v_TGK.shape[1], 0)
-        y_TD = F.linear((a_HTT @ v_HTK).transpose(0, 1).flatten(1), attention.out_DD, bias)
+        y_TD = F.linear((a_HTT @ v_HTK).transpose(0, 1).flatten(1), out_DD, bias)
         middle_TD = piece.shown["middle"][layer][0]
         torch.testing.assert_close(piece.streams[layer] + y_TD, middle_TD, rtol=1e-10, atol=1e-12)
 

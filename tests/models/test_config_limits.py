@@ -50,6 +50,7 @@ LIMITS: dict[Any, dict[str, tuple[list[Any], list[Any]]]] = {
         "width": ([8], [0]), "layers": POSITIVE, "heads": POSITIVE, "context": ([1, 64], [0]),
         "attention_window": POSITIVE, "dropout": SHARE, "feed_forward_width": NOT_NEGATIVE,
         "rotary_base": ([1.001], [1]), "norm_eps": ([JUST_ABOVE_0], [0]),
+        "experts": ([0, 2, 1024], [-1, 1025]), "experts_per_token": ([1], [0]), "latent_width": NOT_NEGATIVE,
         "stride": ([0, 63], [-1, 256]), "attention": (["full"], ["wide"]),
     },
     RecurrentConfig: {"width": POSITIVE, "layers": POSITIVE, "dropout": SHARE, "forget_bias": ([0, -9], [math.inf])},

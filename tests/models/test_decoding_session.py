@@ -85,6 +85,7 @@ def test_kept_keys_say_what_the_plain_step_says_for_every_part(which: int) -> No
         {"stride": 3, "attention": "local"},
         {"tied": False},
         {"attention": "strided", "positions": "alibi", "stride": 2},
+        {"experts": 4, "norm": "layer", "stride": 4},
     ],
 )
 def test_kept_keys_survive_contexts_that_are_read_again(settings: dict[str, Any]) -> None:

@@ -169,6 +169,9 @@ def test_presets_are_settings_of_one_model() -> None:
         ({"feed_forward_width": -1}, "feed_forward_width must be at least 0"),
         ({"norm_eps": 0.0}, "norm_eps must be above 0"),
         ({"positions": "sinusoidal", "width": 7, "heads": 1}, "sinusoidal positions are pairs"),
+        ({"attention": "latent", "kv_heads": 2}, "from one latent: kv_heads=2; leave it out, and try --latent-width"),
+        ({"experts": 2, "experts_per_token": 3}, "must be at most experts: experts=2, experts_per_token=3; try"),
+        ({"experts": -1}, "experts must be at least 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:

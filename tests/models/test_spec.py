@@ -81,7 +81,9 @@ def test_candidates_suit_their_budget() -> None:
         {"batch_size": 32, "width": 192, "muon_learning_rate": 0.05},
         {},
     )
-    assert [one.name for one in find_spec("gpt").compared_as()] == ["gpt", "local", "linear", "synthesizer"]
+    gpts = find_spec("gpt").compared_as()
+    assert [one.name for one in gpts if not one.only_if_named] == ["gpt", "local", "linear", "synthesizer"]
+    assert [one.name for one in gpts if one.only_if_named] == ["gpt-experts", "gpt-latent"]
 
 
 def test_presets_are_found_and_mistakes_are_reported() -> None:

@@ -53,7 +53,7 @@ def test_patterns_that_depend_on_positions_are_not_called_relative() -> None:
 
 
 def test_texts_and_images_choose_from_one_registry() -> None:
-    assert kinds_for("text") == ["full", "local", "strided", "block", "global", "linear", "dense", "random"]
+    assert kinds_for("text") == ["full", "local", "strided", "block", "global", "latent", "linear", "dense", "random"]
     assert kinds_for("image") == ["full", "local", "global", "axial"]
     assert all(kind.description for kind in ATTENTION_KINDS.values())
     with pytest.raises(UserError, match=r"attention must be one of full, local, .*: attention='axial'; try"):

@@ -42,6 +42,8 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gru, pieces, smoothing, cosine": ("gru", {"accumulate": 2, "label_smoothing": 0.1, "decay": "cosine"}),
     "gpt, state carried": ("gpt", {"heads": 2, "context": 12, "dropout": 0.2, "ema": 0.9}),
     "gpt, contexts of their own": ("gpt", {"heads": 2, "context": 8, "positions": "learned", "accumulate": 2}),
+    "gpt, experts": ("gpt", {"heads": 2, "context": 12, "experts": 4, "dropout": 0.2, "ema": 0.9}),
+    "gpt, latent, pieces": ("gpt", {"heads": 2, "context": 12, "attention": "latent", "accumulate": 2}),
     "linear, adamw": ("linear", {"heads": 2, "optimizer": "adamw", "dropout": 0.1}),
     "gated-deltanet, pieces": ("gated-deltanet", {"heads": 2, "accumulate": 2, "dropout": 0.1}),
     "rnn-attention, several epochs": ("rnn-attention", {"sequence_length": 64, "memory": 5, "dropout": 0.2}),

@@ -26,6 +26,8 @@ def print_cost(report: CostReport) -> None:
     counted, record, found = report.counted, report.record, report.predictions
     bound = "at most " if record["tables_at_most"] else ""
     parameters = f"{bound}{thousands(record['parameters'])} parameters"
+    if record["active_parameters"] < record["parameters"]:
+        parameters += f", {thousands(record['active_parameters'])} of them for each token"
     print(f"{record['title']}: {parameters}, {describe_unit(counted.training)}")
     print(COUNTED)
     print(*counted.notes, sep="\n", end="\n" if counted.notes else "")

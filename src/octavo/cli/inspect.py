@@ -101,7 +101,7 @@ def _print_tokens(seen: TextInspection) -> None:
             f"gates, attention and gradients need a text of at least {SHORTEST} tokens: this has {len(seen.surprisal)}"
         )
     else:
-        views = ", ".join(view.title.lower() for view in spec_of(run.model).views) or "no views"
+        views = ", ".join(view.title.lower() for view in spec_of(run.model).views_of(run.model)) or "no views"
         note(f"a {name_of(run.model)} has no gates, attention or gradient flow; in the studio: {views}")
 
 
@@ -143,6 +143,10 @@ def print_inspections(inspections: Sequence[Inspection]) -> None:
         if one.rows:
             print(f"gates of {name}, over {len(one.tokens):,} tokens, the begin token included")
             print_table(*gate_table(one), left=(1, 5))
+            print()
+        if one.summary is not None:
+            print(f"{name}: {one.summary.caption}")
+            print_table(one.summary.titles, one.summary.rows)
             print()
     if any(one.rows for one in inspections):
         print(SATURATED + "\n")

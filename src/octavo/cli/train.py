@@ -17,7 +17,8 @@ from octavo.tasks.training_run import resume_run, train_run
 FACTS = "a gpt that learns facts from a text and answers questions; see also answer"
 ADAPTIVE = "--adaptive"
 ABOUT = {"config": "The model.", "settings": "The data, and how they are shown to the model.",
-         "loop": "How long, and in what batches.", "optimizer": "How the weights are changed."}  # fmt: skip
+         "loop": "How long, and in what batches.", "optimizer": "How the weights are changed.",
+         "counting": "What counts, and with how much memory."}  # fmt: skip
 
 
 def run_train(argv: list[str]) -> None:

@@ -51,7 +51,7 @@ GPT2 = Shape(
          "reorder_and_upcast_attn": (False,)},
     ),
     able={"positions": ("learned",), "norm": ("layer",), "bias": (True,), "qk_norm": (False,), "attention": ("full",),
-          "feed_forward": tuple(THEIR_ACTIVATIONS), "kv_heads": (0,)},
+          "feed_forward": tuple(THEIR_ACTIVATIONS), "kv_heads": (0,), "experts": (0,)},
     names=Names(
         owner="GPT-2", prefix="transformer.", layer="h",
         top={
@@ -84,7 +84,7 @@ LLAMA_SETTINGS: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 LLAMA_ABLE: dict[str, tuple[Any, ...]] = {
     "positions": ("rotary",), "norm": ("rms",), "bias": (False,), "qk_norm": (False,), "attention": ("full",),
-    "feed_forward": ("gated",),
+    "feed_forward": ("gated",), "experts": (0,),
 }  # fmt: skip
 LLAMA_NAMES = Names(
     owner="Llama", prefix="model.", layer="layers",

@@ -260,6 +260,8 @@ def _views_as_json(one: Inspection) -> dict[str, Any]:
         ]}  # fmt: skip
     if one.adaptation is not None:
         found["adaptation"] = plain_json(adaptation_json(one.adaptation))
+    if one.summary is not None:
+        found["summary"] = plain_json(one.summary)
     if one.experts is not None:
         found["experts"] = {
             "parts": plain_json([{"name": part.name, "won": part.won, "bits_per_token": part.bits}

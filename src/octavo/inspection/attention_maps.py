@@ -174,7 +174,7 @@ def layer_rows(model: Any, x_T: Sequence[int], layers: Layers = "all", piece: in
     the sum of what was read, not the keys one by one, so they are kept here.
     """
     is_linear, chosen = model.config.kind.family == "linear", slice(-1 if layers == "last" else 0, None)
-    pattern = model.config.pattern if model.config.kind.family == "softmax" else CAUSAL
+    pattern = model.config.pattern if model.config.kind.text is not None else CAUSAL
     keys: list[Tensor] = []
     for one in pieces(model, x_T, piece):
         if is_linear:

@@ -27,7 +27,7 @@ from octavo.inspection.views import find_view, layer_predictions, token_rows
 from octavo.io.cooperative import Turn, in_turns
 from octavo.io.progress import progress
 from octavo.models import spec_of
-from octavo.models.views import LayerPrediction, TokenMaps, TokenRow, TokenTable, View
+from octavo.models.views import LayerPrediction, Table, TokenMaps, TokenRow, TokenTable, View
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
@@ -53,6 +53,7 @@ class Inspection:
     flow: Flow | None = None  # gradient flow
     adaptation: Adaptation | None = None  # of a model that learns while it reads: the text read twice
     experts: TokenTable | None = None  # of such a mixture: what each expert gives each token
+    summary: Table | None = None  # what a table of the tokens says of the whole text
 
     @property
     def name(self) -> str:
@@ -77,7 +78,7 @@ def tokens_of(run: Run, text: str) -> list[int]:
 
 def has_inspection(run: Run) -> bool:
     """Whether the model has something that tables and pages can show."""
-    return run.model.adaptive or any(view.kind in SHOWN_KINDS for view in spec_of(run.model).views)
+    return run.model.adaptive or any(view.kind in SHOWN_KINDS for view in spec_of(run.model).views_of(run.model))
 
 
 def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
@@ -89,7 +90,7 @@ def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
         return _inspect_adaptive(run, whole, back)
     if not has_inspection(run):
         spec = spec_of(model)
-        others = ", ".join(view.title.lower() for view in spec.views)
+        others = ", ".join(view.title.lower() for view in spec.views_of(model))
         elsewhere = f"the studio shows its {others}" if others else "its model declares no views"
         raise UserError(f"{run.path or run.name}: a {spec.name} has no gates, attention or gradient flow; {elsewhere}")
     x_T = whole[: min(MAX_TOKENS, most_tokens(model))]
@@ -98,11 +99,17 @@ def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
     if find_view(model, "curve"):
         back = default_back(len(x_T)) if back is None else back
         flow = gradient_flow(model, x_T, back)
+    table = token_table(model, x_T, lambda token: display_token(run.tokenizer, token)) if _has_table(model) else None
     return Inspection(
         run, tokens, len(whole) > len(x_T), token_rows(model, x_T),
         attention_over(model, x_T) if find_view(model, "token-maps") else None,
         layer_predictions(model, x_T) if find_view(model, "layers") else (), flow,
+        summary=None if table is None else table.summary,
     )  # fmt: skip
+
+
+def _has_table(model: Any) -> bool:
+    return find_view(model, "token-table") is not None
 
 
 def _inspect_adaptive(run: Run, whole: list[int], back: int | None) -> Inspection:

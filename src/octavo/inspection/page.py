@@ -176,6 +176,9 @@ def inside_section(one: Inspection, name: str) -> Markup:
         parts += attention_parts(one, one.maps)
     if one.layers:
         parts.append(logit_lens_part(one))
+    if one.summary is not None:
+        rows = table(one.summary.titles, one.summary.rows, numeric=range(1, len(one.summary.titles)), row_headers=True)
+        parts.append(join(rows, paragraph(one.summary.caption, quiet=True)))
     if len(parts) == 1:
         parts.append(paragraph("This model shows no gates, no attention and no layers."))
     return section(f"Inside {name}", *parts)

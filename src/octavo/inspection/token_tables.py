@@ -225,7 +225,9 @@ def part_summaries(table: TokenTable) -> tuple[PartSummary, ...]:
 
 
 def summary_table(table: TokenTable) -> Table | None:
-    """The same in cells; None where the parts' costs are not known."""
+    """What the table says of the whole text, or of a mixture its parts' costs in cells; None where neither is known."""
+    if table.summary is not None:
+        return table.summary
     found = part_summaries(table)
     if not found:
         return None

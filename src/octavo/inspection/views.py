@@ -29,7 +29,7 @@ from octavo.ops.tracing import trace
 def find_view(model: nn.Module, kind: Kind, name: str = "") -> View | None:
     """The model's view of a kind: the one of that name, or the first."""
     spec = next((spec for spec in MODELS.values() if type(model) is spec.model), None)
-    views = spec.views if spec is not None else ()  # a model without a spec has none
+    views = spec.views_of(model) if spec is not None else ()  # a model without a spec has none
     return next((view for view in views if view.kind == kind and name in ("", view.name)), None)
 
 
@@ -38,7 +38,7 @@ def require_view(model: nn.Module, kind: Kind, name: str = "") -> View:
     view = find_view(model, kind, name)
     if view is None:
         spec = spec_of(model)
-        own = ", ".join(one.name for one in spec.views) or "none at all"
+        own = ", ".join(one.name for one in spec.views_of(model)) or "none at all"
         others = ", ".join(one.name for one in MODELS.values() if any(view.kind == kind for view in one.views))
         what = name or KINDS[kind]
         raise UserError(f"{spec.name} has no view {what!r}: it has {own}; models with such a view are {others}")

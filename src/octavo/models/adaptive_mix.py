@@ -53,8 +53,8 @@ class AdaptiveMixConfig:
     the parts say; --no-contexts leaves it to the parts."""
     networks: bool = True
     """Networks among the parts learn while they read, too (dynamic evaluation); --no-networks leaves them fixed."""
-    learning_rate: LearningRate = 2e-4
-    """The size of the networks' steps."""
+    learning_rate: LearningRate = 4e-4
+    """The size of the networks' steps: larger than for a network alone, because the mixture weighs what it says."""
     segment: Annotated[int, Range(1, 1 << 16)] = 64
     """Tokens between two steps of the networks."""
     calibration_bits: Annotated[int, Range(0, 18)] = 16

@@ -259,7 +259,7 @@ SPEC = ModelSpec(
     "bert", "BERT", "an encoder that fills in masked words; see also fill and embed", "encoder", Bert, BertConfig,
     task="masked", cost=bert_cost,
     views=(View("attention", "Attention", "token-maps", "encoder-attention"),
-           View("masked", "Masked words", "masked", "masked-words")),
+           View("masked", "Masked words", "masked", "masked-words", applies=lambda model: model.words is not None)),
     exports=("hf",),
     equation="""x_t = norm(E[token_t] + position_t + segment_t)
 x_t ← norm(x_t + O Σ_s softmax_s(q_t · k_s / √K) v_s), over all tokens s

@@ -20,6 +20,7 @@ from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.models.cost.parts import Shape
 from octavo.models.cost.transformer import transformer_cost
+from octavo.models.expert_views import ROUTING
 from octavo.models.parts.attention import Place
 from octavo.models.parts.block import TransformerBlock, add_positions
 from octavo.models.parts.config import GPTConfig
@@ -119,9 +120,8 @@ class GPT(LanguageModel[State]):
 
     def _angles(self, place_T: Tensor, dtype: torch.dtype) -> Tensor | None:
         config = self.config
-        if config.positions != "rotary" or config.kind.family == "synthesizer":
-            return None
-        return rotary_angles(place_T, config.head_size, config.rotary_base, dtype)
+        size = config.rotary_size
+        return rotary_angles(place_T, size, config.rotary_base, dtype) if size else None
 
     # ------------------------------------------------------------------ what others want to know
 
@@ -136,6 +136,11 @@ class GPT(LanguageModel[State]):
         if self.config.absolute:
             return self.config.context
         return None if self.config.kind.family == "linear" else self.config.layers * (self.config.cached - 1) + 1
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether the kernels of a step follow from its shapes alone: what each expert gets, routing tells."""
+        return not self.config.experts
 
     @property
     def window_stride(self) -> int:
@@ -176,12 +181,14 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
     window = f", window {config.attention_window}" if "attention_window" in config.kind.settings else ""
     features = f", {config.features} features, {config.head_decay} decay" if config.attention == "linear" else ""
+    features += f", latents of {config.latent} numbers" if config.attention == "latent" else ""
+    experts = f", {config.experts_per_token} of {config.experts} experts for a token" if config.experts else ""
     reading = transformer_cost(config, model.vocab, Shape(past=config.context - 1)).total("forward")
     return Table("", (), (
         ("blocks", f"{config.layers}, of width {config.width}"),
         ("attention", f"{config.attention}{window}{features}; heads: {config.heads}{shared}"),
         ("positions", config.positions), ("context", f"{config.context} tokens"),
-        ("feed-forward", f"{config.feed_forward}, {config.inner} wide"), ("norm", config.norm),
+        ("feed-forward", f"{config.feed_forward}, {config.inner} wide{experts}"), ("norm", config.norm),
         ("cost", f"{reading:,} operations to read a token"),
     ))  # fmt: skip
 
@@ -206,13 +213,17 @@ PRESETS = {
 
 def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
     presets = (Candidate(name, preset.title, name) for name, preset in PRESETS.items())
-    return Candidate("gpt", TITLE, "gpt", tokenizers=("bpe",)), *presets
+    return (
+        Candidate("gpt", TITLE, "gpt", tokenizers=("bpe",)), *presets,
+        Candidate("gpt-experts", "transformer, experts", "gpt", {"experts": 8}, only_if_named=True),
+        Candidate("gpt-latent", "transformer, latent attention", "gpt", {"attention": "latent"}, only_if_named=True),
+    )  # fmt: skip
 
 
 SPEC = ModelSpec(
     "gpt", TITLE, "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost, presets=PRESETS,
     candidates=_candidates,
-    views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW),
+    views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW, ROUTING),
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
     details=_details, exports=("hf", "gguf"),
@@ -221,6 +232,8 @@ x_t ← x_t + O attention(norm(x_t)); y_t = Σ_s a_{ts} v_s with a_{ts} = softma
 x_t ← x_t + MLP(norm(x_t))
 p(token_{t+1} | token_1 .. token_t) = softmax(E norm(x_t))
 local: t - s < window
+latent: k_s = [U_k c_s, k^R_s] and v_s = U_v c_s, with c_s = W_c x_s and k^R_s = rotated W_R x_s, shared by all heads
+experts: x_t ← x_t + Σ_e w_e MLP_e(norm(x_t)) over the few experts e with the highest logits R norm(x_t)
 linear: y_t = φ(q_t) S_t / (φ(q_t) · z_t), S_t = γ S_{t-1} + φ(k_t) v_tᵀ, z_t = γ z_{t-1} + φ(k_t)
 γ = 1, or with a fixed decay 1 - 2^(-1-2h) in head h = 0, 1, ...
 synthesizer: the weights a_{ts} come from token t alone""",

@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 
 from octavo.core import LanguageModel
+from octavo.engines.engine import Engine
+from octavo.engines.stages import Stages
 from octavo.models.cost.parts import Cost
 from octavo.models.views import Bars, Table, View
 from octavo.text.tokenizers.base import Tokenizer
@@ -77,6 +79,7 @@ class Fitted(NamedTuple):
 
 
 FitFunction = Callable[[Tensor, Any, Tokenizer, FitContext], Fitted]
+EngineFit = Callable[[Engine, Stages, Path, Any, Tokenizer], Fitted]
 CandidateFunction = Callable[[float | None, str], Sequence[Candidate]]
 
 
@@ -101,6 +104,11 @@ class ModelSpec:
     fitting: Fitting = "gradient"
     """gradient: trained step by step; counts: `fit` makes it from the tokens; mixture: made of trained models."""
     fit: FitFunction | None = None
+    fit_by_engine: EngineFit | None = None
+    """counts: fit_by_engine(engine, stages, tokens, config, tokenizer) makes the same model from a file of token ids
+    that need not fit into memory. None: no engine can."""
+    counting_job: Callable[[Any], Mapping[str, Any]] = lambda config: {}
+    """Of `fit_by_engine`: the settings that the stages depend on, which a killed job goes on from."""
     uses_seed: bool = False
     """counts: whether `fit` begins with random weights, so that another seed gives another model."""
     presets: Mapping[str, Preset] = field(default_factory=dict)
@@ -166,6 +174,10 @@ class ModelSpec:
             Candidate(self.name, self.title, self.name),
             *(Candidate(name, preset.title, name) for name, preset in self.presets.items()),
         )
+
+    def views_of(self, model: Any) -> tuple[View, ...]:
+        """The views that a model has, with the parts that it is made of."""
+        return tuple(view for view in self.views if view.applies(model))
 
     def view(self, name: str) -> View | None:
         """The view of that name, where the model has it."""

@@ -40,6 +40,8 @@ class View:
     token-rows: TokenRow's; token-maps: TokenMaps; token-table: a TokenTable; layers: LayerPrediction's."""
     taps: tuple[Tap, ...] = ()
     """token-rows: the values shown."""
+    applies: Callable[[Any], bool] = lambda model: True
+    """Whether a model has it: a part that it shows may have been left out."""
 
 
 ATTENTION = View("attention", "Attention", "token-maps", "layer-attention")
@@ -173,3 +175,5 @@ class TokenTable:
     parts: tuple[str, ...] = ()
     """Names of the tints, where tokens are tinted by part."""
     outro: str = ""
+    summary: Table | None = None
+    """What can be said of the whole text."""

@@ -106,6 +106,7 @@ def cost_record(
     return {
         "title": counted.title, "model": cost.model, "vocab": cost.vocab,
         "parameters": cost.parameters + cost.table_entries,
+        "active_parameters": cost.active_parameters + cost.table_entries,
         "table_bytes": cost.table_bytes, "tables_at_most": cost.tables_at_most,
         "batch": cost.shape.batch, "window": cost.shape.window, "unit": unit,
         **({"past": carried.shape.past} if carried else {}),

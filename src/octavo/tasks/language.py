@@ -26,6 +26,7 @@ from octavo.tasks.corpus import (
     temporary_folder,
     workspace_for,
 )
+from octavo.tasks.engine_counting import CountingJob, EngineConfig, job_for
 from octavo.tasks.mixture import MixtureConfig, fit_mixture, open_mixture
 from octavo.tasks.run import Run
 from octavo.tasks.task import Recipe, Rows, Task, pick_device
@@ -47,6 +48,7 @@ class LanguageData:
     reading: Mapping[str, Any] = field(default_factory=dict)  # of a mixture: how its first part's text was read
     folder: TemporaryFolder | None = None
     store: TokenStore | None = None
+    job: CountingJob | None = None  # of an engine that counts what memory has no room for
 
     @property
     def tokens_file(self) -> Path | None:
@@ -71,6 +73,8 @@ class LanguageTask(Task[Run, LanguageData]):
             usual["settings"] = MixtureConfig()
         if not spec.trained_by_gradient:
             usual = {key: usual[key] for key in ("config", "settings")}
+        if spec.fit_by_engine is not None:
+            usual["counting"] = EngineConfig()
         return name, usual
 
     def check(self, recipe: Recipe) -> None:
@@ -84,6 +88,9 @@ class LanguageTask(Task[Run, LanguageData]):
             least = 1 if getattr(recipe.config, "contexts", False) else 2  # which predict, too
             return LanguageData(*open_mixture(recipe.settings, source, least))
         corpus = recipe.settings.open(list(source))
+        counted = find_spec(recipe.model).counting_job(recipe.config)
+        if job := job_for(recipe.counting, corpus, recipe.settings, counted, folder):
+            return LanguageData(corpus, job=job)
         return LanguageData(corpus, folder=temporary_folder(folder, corpus.train.size))
 
     def describe(self, recipe: Recipe, source: Sequence[str], data: LanguageData) -> dict[str, Any]:
@@ -97,7 +104,9 @@ class LanguageTask(Task[Run, LanguageData]):
         corpus = reopened(name, record, "train", remedy)
         return LanguageData(corpus, folder=temporary_folder(Path(name), corpus.train.size))
 
-    def close(self, data: LanguageData) -> None:
+    def close(self, data: LanguageData, finished: bool = True) -> None:
+        if data.job is not None:
+            data.job.close(finished)
         if data.folder is not None:
             data.folder.cleanup()
 
@@ -109,6 +118,8 @@ class LanguageTask(Task[Run, LanguageData]):
     def fit(self, recipe: Recipe, data: LanguageData) -> tuple[Run, Rows]:
         if find_spec(recipe.model).fitting == "mixture":
             return fit_mixture(recipe.model, recipe.config, data.corpus, data.parts), ()
+        if data.job is not None:
+            return self._fit_by_engine(recipe, data, data.job)
         tokenizer, store = self._learn_tokens(recipe, data)
         folder = data.folder.path if data.folder else None
         workspace = workspace_for(len(store), folder)
@@ -118,6 +129,19 @@ class LanguageTask(Task[Run, LanguageData]):
         record: dict[str, Any] = {"train_tokens": len(store), "notes": notes}
         if other := other_text(fitted.learnt_from, data.corpus.train):
             record["other_text"] = other
+        return Run(fitted.model.cpu(), tokenizer, record), fitted.history
+
+    def _fit_by_engine(self, recipe: Recipe, data: LanguageData, job: CountingJob) -> tuple[Run, Rows]:
+        fit = find_spec(recipe.model).fit_by_engine
+        assert fit is not None
+        tokenizer, store = job.tokenize(data.corpus, recipe.settings)
+        engine = job.config.choose(len(store))
+        if engine == "memory":
+            x_N = store_tensor(store, pick_device(recipe.device))
+            fitted = fit_counts(recipe.model, x_N, recipe.config, tokenizer, recipe.seed)
+        else:
+            fitted = job.fit(engine, fit, recipe.config, tokenizer)
+        record = {"train_tokens": len(store), "notes": [*data.corpus.notes, *fitted.notes], "engine": engine}
         return Run(fitted.model.cpu(), tokenizer, record), fitted.history
 
     def _learn_tokens(self, recipe: Recipe, data: LanguageData) -> tuple[Tokenizer, TokenStore]:

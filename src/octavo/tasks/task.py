@@ -52,6 +52,8 @@ class Recipe:
     optimizer: OptimizerConfig
     seed: Annotated[int, Range(0, LARGEST_INT)] = 0
     device: str = "auto"
+    counting: Any = None
+    """Of a model that is fitted to counts: what counts (`EngineConfig`)."""
 
     def to_json(self) -> dict[str, Any]:
         """What the record keeps beside the model's own description."""
@@ -110,7 +112,8 @@ class Task(Generic[R, D]):
     def made_recipe(self, model: str, configs: Mapping[str, Any], seed: int, device: str) -> Recipe:
         """The recipe of configs as `configs` names them."""
         whole = {"loop": self.loop, "optimizer": self.optimizer, **configs}
-        return Recipe(model, whole["config"], whole["settings"], whole["loop"], whole["optimizer"], seed, device)
+        return Recipe(model, whole["config"], whole["settings"], whole["loop"], whole["optimizer"], seed, device,
+                      whole.get("counting"))  # fmt: skip
 
     def recipe_of(self, record: Mapping[str, Any]) -> Recipe:
         """The recipe of a saved run."""
@@ -210,8 +213,8 @@ class Task(Generic[R, D]):
         """How many answers an untrained model chooses among: the logarithm is its first loss, in nats."""
         raise NotImplementedError
 
-    def close(self, data: D) -> None:
-        """Let go of what `open` has taken."""
+    def close(self, data: D, finished: bool = True) -> None:
+        """Let go of what `open` has taken; what a killed job would go on from stays if it was not finished."""
 
     # ------------------------------------------------------------------ folders
 

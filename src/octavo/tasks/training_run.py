@@ -279,10 +279,12 @@ def saying_how_to_resume(folder: Path | None) -> Iterator[None]:
 @contextmanager
 def closing_data(task: Task[Any, Any], data: Any) -> Iterator[Any]:
     """The data, let go of at the end."""
+    finished = False
     try:
         yield data
+        finished = True
     finally:
-        task.close(data)
+        task.close(data, finished)
 
 
 def train_in_memory(task: Task[Any, Any], recipe: Recipe, run: Any, data: Any, device: torch.device) -> Any:

@@ -57,6 +57,7 @@ class Loop:
         self.untrained: nn.Module = copy.deepcopy(model).cpu()  # before it may be sharded or compiled
         step_flops = 3 * stage.flops_per_example * stage.examples_per_step
         recordable = 0 < step_flops < SMALL_STEP_FLOPS and team.size == config.accumulate == 1
+        recordable = recordable and bool(getattr(model, "is_recordable", True))
         self.precision = Precision(config, model, team.device, stage.fixed_shapes, recordable)
         self.objective = team.wrap(self.precision.compiled(stage.objective, model), model, config.shard)
         self.optimizers = Optimizers(model, stage.optimizer)

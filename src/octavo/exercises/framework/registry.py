@@ -24,7 +24,7 @@ TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOP
     "Positions": ("positions", "position_maps", "head_patterns"),
     "Efficient attention": (
         "attention_cost", "linear_attention", "matrix_state", "feature_products", "encoder_decoder",
-        "attention_products",
+        "attention_products", "latent_cache", "expert_routing",
     ),
     "Recurrent networks": (
         "sigmoid", "gates", "gru_conventions", "lstm_gradients", "vanishing_gradients", "gradient_paths",

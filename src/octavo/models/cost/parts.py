@@ -55,6 +55,8 @@ class Part:
     parameters: int = 0
     matrices: int = 0
     """Those of the parameters that Muon changes: matrices that are no tables."""
+    idle: int = 0
+    """Those that one token does without: of experts that it is not routed to."""
     fixed: int = 0
     """Those that are drawn once and never learnt."""
     read: int = 0
@@ -121,6 +123,11 @@ class Cost:
     @property
     def parameters(self) -> int:
         return self.total("parameters")
+
+    @property
+    def active_parameters(self) -> int:
+        """Those that process one token."""
+        return self.parameters - self.total("idle")
 
     def per_token(self, what: str) -> float:
         return self.total(what) / self.shape.tokens

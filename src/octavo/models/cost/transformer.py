@@ -14,11 +14,13 @@ from functools import lru_cache
 import torch
 
 from octavo.errors import UserError
+from octavo.models.cost.experts import expert_parts
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, attention_products, linear, output, repeated
 from octavo.models.cost.recurrence import Recurrence, Run, recurrence_part, saved_for_backward
 from octavo.models.parts.attention import LinearAttention, Place
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.dispatch import choose, simplest, window_of
+from octavo.ops.attention.latent import absorbs
 from octavo.ops.attention.patterns import CAUSAL, FULL, Pattern
 from octavo.ops.cross_entropy import SMALL
 from octavo.ops.linear import CHUNK
@@ -47,7 +49,7 @@ def transformer_cost(config: GPTConfig, V: int, shape: Shape) -> Cost:
         Part("embeddings", V * D, saved=dropped),
         *position_parts(config, shape),
         *(repeated(part, L) for part in attention_parts(config, shape)),
-        repeated(feed_forward_part(config, N, feed_forward_saved(config, N) + dropped), L),
+        *(repeated(part, L) for part in feed_forward_parts(config, N, dropped)),
         norms(config, 2 * L + 1, norms_saved),
         logits,
     )
@@ -61,7 +63,9 @@ def transformer_cache(config: GPTConfig) -> Cache:
         return Cache(constant=L * config.heads * (K * K + K), least_size=4)
     if config.kind.family == "synthesizer":
         return Cache(per_token=L * D, tokens=config.context)
-    return Cache(per_token=2 * L * config.groups * K, tokens=config.context if config.absolute else config.cached)
+    if config.kind.family == "latent":
+        return Cache(per_token=L * (config.latent + config.rotary_size), tokens=config.cached_tokens)
+    return Cache(per_token=2 * L * config.groups * K, tokens=config.cached_tokens)
 
 
 # ---------------------------------------------------------------------- simple parts
@@ -72,7 +76,7 @@ def position_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     if config.positions == "learned":
         return (Part("positions", config.context * config.width, saved_bytes=8 * shape.window),)
     if config.positions == "rotary" and config.kind.family != "synthesizer":
-        return (Part("positions", saved=shape.window * config.head_size),)
+        return (Part("positions", saved=shape.window * config.rotary_size),)
     return ()
 
 
@@ -100,6 +104,14 @@ def feed_forward_part(config: GPTConfig, N: int, saved: int = 0) -> Part:
     return linear("feed-forward", N, [(F, D), (D, F)], (F + D) if config.bias else 0, saved)
 
 
+def feed_forward_parts(config: GPTConfig, N: int, dropped: int) -> tuple[Part, ...]:
+    """The one layer for all tokens; or a mixture of experts, each token's copies processed by its own."""
+    if not config.experts:
+        return (feed_forward_part(config, N, feed_forward_saved(config, N) + dropped),)
+    copies = N * config.experts_per_token
+    return expert_parts(config, N, feed_forward_part(config, copies, feed_forward_saved(config, copies)), dropped)
+
+
 def feed_forward_saved(config: GPTConfig, N: int) -> int:
     """What goes into the activation and what comes out; with a gate also both factors."""
     return N * config.inner * (4 if config.feed_forward == "gated" else 2)
@@ -112,6 +124,8 @@ def attention_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     """Those of one layer."""
     if config.kind.family == "synthesizer":
         return synthesizer_parts(config, shape)
+    if config.kind.family == "latent":
+        return latent_parts(config, shape)
     if config.kind.family == "linear" and config.head_decay != "none":
         return fading_parts(config, shape)
     N, D, E, H, G = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.groups
@@ -135,7 +149,7 @@ def softmax_attention(config: GPTConfig, shape: Shape) -> tuple[int, Part]:
     counts the whole rectangle also where a kernel leaves out what lies above the diagonal.
     """
     B, T, N, D, H, K = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.head_size
-    S = min(shape.past, config.context if config.absolute else config.cached) + T
+    S = min(shape.past, config.cached_tokens) + T
     pattern, plain = simplest(config.pattern, T, S), shape.kernel == "plain"
     W = None if plain else band_width(config, T, S, pattern)
     blocks = -(-T // W) if W is not None and T > W else 0  # along the diagonal, each a copy
@@ -148,6 +162,41 @@ def softmax_attention(config: GPTConfig, shape: Shape) -> tuple[int, Part]:
     projections = 0 if blocks else turned_saved(config, N) + N * (D + 2 * config.groups * K)
     part = attention_products("attention", each * computed, each * pairs, shape.kernel, saved, saved_bytes)
     return projections, part
+
+
+def latent_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
+    """Latent attention in the form that it takes: attention itself is that of wider heads, whose keys are made from the
+    latents of all tokens, or are the latents, one for all heads.
+    """
+    B, T, N, D, H = shape.batch, shape.window, shape.tokens, config.width, config.heads
+    K, M, R = config.head_size, config.latent, config.rotary_size
+    S = min(shape.past, config.cached_tokens) + T
+    absorbed = absorbs(T, S, K, M, R)
+    heads = replace(
+        config, attention="full", width=H * ((M if absorbed else K) + R), kv_heads=int(absorbed), latent_width=0,
+        positions="alibi" if config.positions == "alibi" else "none",
+    )  # fmt: skip
+    attended = softmax_attention(heads, shape)[1]
+    made = [(H * (K + R), D), (M + R, D)]
+    weights = D * (H * (K + R) + M + R)
+    queries = replace(linear("queries, latents", N, made), copies=weights)
+    upward = linear("keys, values", N if absorbed else B * S, [(H * K, M)] * 2)
+    blocks = band_width(heads, T, S, simplest(heads.pattern, T, S)) is not None and shape.kernel == "fused"
+    saved = latent_saved(config, blocks)
+    upward = replace(upward, saved=N * saved, copies=0 if absorbed else 2 * H * K * M)
+    return queries, upward, attended, linear("out", N, [(D, H * K)], saved=N * D if config.dropout else 0)
+
+
+def latent_saved(config: GPTConfig, blocks: bool) -> int:
+    """The numbers saved of a token's queries, latents, keys and values, where latents are expanded; a band keeps the
+    blocks that it was cut into instead of queries, keys and values.
+    """
+    H, K, M, R = config.heads, config.head_size, config.latent, config.rotary_size
+    normed = H * (K + R) + H + M + 1 if config.qk_norm else 0
+    if R:  # the latents beside the turned keys, and the result without what was added to the values
+        return normed + (M + R) + (-H * R if blocks else 3 * H * (K + R) + H * K)
+    projected = 0 if config.qk_norm else H * K + M
+    return normed + projected + (0 if blocks else 2 * H * K)
 
 
 def band_width(config: GPTConfig, T: int, S: int, pattern: Pattern) -> int | None:

@@ -231,7 +231,7 @@ class CachedSession(KVSession):
 
     def _layer(self, block: Any) -> Layer:
         """The weights of a block as its products need them."""
-        attention, mlp, config = block.attention, block.feed_forward, self.gpt.config
+        attention, config = block.attention, self.gpt.config
         assert isinstance(attention, Attention), "only softmax attention has keys to keep"
         self.pattern = attention.pattern
         self.places_S = torch.arange(config.context, device=self.gpt.embedding_VD.device)
@@ -246,6 +246,16 @@ class CachedSession(KVSession):
             qkv_ED = qkv_ED * scale_E1
             bias_E = None if bias_E is None else bias_E * scale_E1[:, 0]
         norm1, qkv_ED = self._norm(block.norm1, qkv_ED)
+        return Layer(
+            norm1, partial(products.written, self._ready(qkv_ED), bias_E),
+            partial(products.added, self._ready(attention.out_DD), attention.out_bias), *self._feed_forward(block),
+        )  # fmt: skip
+
+    def _feed_forward(self, block: Any) -> tuple[Apply, Apply, Callable[[Tensor, Tensor], Tensor]]:
+        """The norm, the products up and down; a mixture of experts gives its result whole, which is then added."""
+        mlp, config = block.feed_forward, self.gpt.config
+        if config.experts:
+            return block.norm2, mlp, torch.add
         if config.feed_forward == "gated":
             norm2, up_FD = self._norm(block.norm2, torch.cat([mlp.gate_FD, mlp.up_FD]))
             up, down_bias = partial(products.gated, self._ready(up_FD)), None
@@ -253,11 +263,7 @@ class CachedSession(KVSession):
             norm2, up_FD = self._norm(block.norm2, mlp.up_FD)
             activation = products.ACTIVATIONS_IN_PLACE[config.feed_forward]
             up, down_bias = partial(products.activated, activation, self._ready(up_FD), mlp.up_bias_F), mlp.down_bias_D
-        return Layer(
-            norm1, partial(products.written, self._ready(qkv_ED), bias_E),
-            partial(products.added, self._ready(attention.out_DD), attention.out_bias),
-            norm2, up, partial(products.added, self._ready(mlp.down_DF), down_bias),
-        )  # fmt: skip
+        return norm2, up, partial(products.added, self._ready(mlp.down_DF), down_bias)
 
     def _ready(self, weight_ED: Tensor) -> Tensor:
         return products.made_ready(weight_ED, self.by_hand)

@@ -46,6 +46,7 @@ def served(model: GPT) -> bool:
     config = model.config
     return (
         config.attention in ("full", "local")
+        and not config.experts
         and config.positions != "alibi"
         and model.embedding_VD.dtype in (torch.float32, torch.bfloat16, torch.float16)
     )
@@ -61,7 +62,9 @@ class GraphSession(KVSession):
 
     def __init__(self, model: GPT, state: Any, overlap: bool | None = None, programs: int = PROGRAMS) -> None:
         if not served(model):
-            raise ValueError("the kernels serve full and local attention without alibi; take a CachedSession")
+            raise ValueError(
+                "the kernels serve full and local attention without alibi and experts; take a CachedSession"
+            )
         if len(state[0]) != 1:
             raise ValueError(f"the kernels decode one sequence: the state has {len(state[0])}; take a CachedSession")
         super().__init__(model)

@@ -116,4 +116,5 @@ class GRUSession(Session[Any]):
 
 def arrays(matrices: list[Tensor]) -> Any:
     """Matrices, each turned around, as one array."""
-    return torch.stack([matrix.detach().t() for matrix in matrices]).numpy()
+    turned = [matrix.detach().t().contiguous() for matrix in matrices]  # first, because stacking is slow at it
+    return torch.stack(turned).numpy()

@@ -49,3 +49,7 @@ class NGramConfig:
             )
         if list(self.prune) != sorted(self.prune) or any(t < 0 for t in self.prune):
             raise UserError(f"prune thresholds must not be negative or fall: prune={self.prune}; try --prune 0 0 1")
+
+    def threshold(self, k: int) -> int:
+        """k-grams seen at most so often are dropped; words always stay."""
+        return self.prune[min(k, len(self.prune)) - 1] if self.prune and k > 1 else -1

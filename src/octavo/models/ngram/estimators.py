@@ -7,7 +7,7 @@ another, from the words up. M k-grams of one order, C their contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -31,13 +31,14 @@ Discounts = tuple[float, float, float]
 FALLBACK: Discounts = (0.5, 1.0, 1.5)
 
 
-def kneser_ney(level: Level) -> Weights:
+def kneser_ney(level: Level, d: Discounts | None = None) -> Weights:
     """Interpolated modified Kneser-Ney (Chen & Goodman 1998): lower orders count distinct words to the left.
 
-    alpha is rounded as it will be stored, and gamma chosen so that each conditional still sums to one exactly.
+    alpha is rounded as it will be stored, and gamma chosen so that each conditional still sums to one exactly. Where
+    the level is a part of an order, `d` are the discounts of the whole order.
     """
     a_M = level.extension_M  # at the highest order: occurrences
-    d_4 = torch.tensor([0.0, *discounts(a_M)], dtype=torch.float64, device=a_M.device)
+    d_4 = torch.tensor([0.0, *(d or discounts(a_M))], dtype=torch.float64, device=a_M.device)
     total_C = sum_over_words(level, a_M)
     alpha_M = torch.empty_like(a_M, dtype=torch.float32)
     for part in _slices(level):
@@ -54,7 +55,12 @@ def discounts(a_M: Tensor) -> Discounts:
     The formula needs n-grams with counts 1 to 4. Small or artificial data may have none, and it may then divide by
     zero or leave the range from 0 to the count: then constants serve, the ones that lmplz --discount_fallback takes.
     """
-    n1, n2, n3, n4 = (int((a_M == count).sum()) for count in (1, 2, 3, 4))
+    return discounts_of([int((a_M == count).sum()) for count in (1, 2, 3, 4)])
+
+
+def discounts_of(n_4: Sequence[int]) -> Discounts:
+    """The discounts, given how many n-grams have the counts 1 to 4."""
+    n1, n2, n3, n4 = n_4
     if not (n1 and n2 and n3 and n4):
         return FALLBACK
     y = n1 / (n1 + 2 * n2)

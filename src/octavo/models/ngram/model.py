@@ -69,14 +69,13 @@ class NGram(LanguageModel[Tensor]):
 
     def _estimated(self, levels: Iterable[Level]) -> Iterator[tuple[Level, Weights]]:
         """The levels with their weights, pruned."""
-        estimator = self._estimator()
+        estimator = self.estimator()
         kept_C = torch.ones(1, dtype=torch.bool, device=self.word_M.device)
         k = 0  # not enumerate: it would hold on to the level before
         for level in levels:
             weights = estimator(level)
             if any(self.config.prune):
-                threshold = self.config.prune[min(k, len(self.config.prune) - 1)] if k else -1  # words always stay
-                kept_C = estimate.prune(level, weights, threshold, kept_C.to(level.word_M.device))
+                kept_C = estimate.prune(level, weights, self.config.threshold(k + 1), kept_C.to(level.word_M.device))
             many = len(level) >= MIN_RELEASED
             yield level, weights
             del level, weights
@@ -84,7 +83,8 @@ class NGram(LanguageModel[Tensor]):
                 give_back()
             k += 1  # noqa: SIM113
 
-    def _estimator(self) -> estimate.Estimator:
+    def estimator(self) -> estimate.Estimator:
+        """What turns counts into probabilities, one order after another."""
         config, choices = self.config, self.vocab - 1
         if config.estimator == "kneser-ney":
             return estimate.kneser_ney
@@ -119,6 +119,11 @@ class NGram(LanguageModel[Tensor]):
         self.gamma_C = torch.cat([*gammas, one.double()])
         self._index = self._words_V = None
 
+    def set_tables(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take tables that were made elsewhere and are right."""
+        self.first_C, self.word_M, self.alpha_M, self.gamma_C = (tensors[name] for name in DTYPES)
+        self._index = self._words_V = None
+
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Set the tables; look-ups trust them, so tables that point outside themselves are refused."""
         dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
@@ -128,8 +133,7 @@ class NGram(LanguageModel[Tensor]):
         if len(alpha_M) != len(word_M) + 1 or not len(first_C) == len(gamma_C) + 1 >= 3:
             raise UserError(DAMAGED)
         check_tree(first_C, word_M, self.vocab)
-        self.first_C, self.word_M, self.alpha_M, self.gamma_C = first_C, word_M, alpha_M, gamma_C
-        self._index = self._words_V = None
+        self.set_tables(tensors)
         check_probabilities(self)
 
     @property

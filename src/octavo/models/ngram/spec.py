@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from torch import Tensor
 
+from octavo.engines.engine import Engine
+from octavo.engines.stages import Stages
 from octavo.io.progress import progress
 from octavo.models.cost.parts import Cache, Cost, Shape
 from octavo.models.ngram.config import NGramConfig
@@ -33,6 +36,12 @@ def _fit(x_N: Tensor, config: NGramConfig, tokenizer: Tokenizer, context: FitCon
     with progress(f"counting {config.order}-grams", len(x_N) * config.order, "look-ups") as advance:
         workspace = Workspace(folder=context.folder)
         return Fitted(NGram.fit(x_N, config, tokenizer.vocab, tokenizer.newline, workspace, advance))
+
+
+def _fit_by_engine(engine: Engine, stages: Stages, tokens: Path, config: NGramConfig, tokenizer: Tokenizer) -> Fitted:
+    from octavo.models.ngram.engine_fit import fit_tokens  # which needs pyarrow
+
+    return Fitted(fit_tokens(engine, stages, tokens, config, tokenizer))
 
 
 def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
@@ -64,7 +73,8 @@ def _sizes(model: NGram, spell: Callable[[int], str]) -> Bars:
 
 SPEC = ModelSpec(
     "ngram", "n-gram", "counts of n tokens in a row, smoothed (Kneser-Ney)", "counts", NGram, NGramConfig,
-    fitting="counts", fit=_fit, cost=_cost, presets=PRESETS,
+    fitting="counts", fit=_fit, fit_by_engine=_fit_by_engine,
+    counting_job=lambda config: {"order": config.order, "sentences": config.sentences}, cost=_cost, presets=PRESETS,
     views=(View("backoff", "Back-off path", "token-table", "backoff"),),
     candidates=_candidates, details=_sizes, exports=("arpa",), adaptive_variant="adaptive-ngram",
     summarise=lambda model, tokens: f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}",

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import init_inner, init_residual, zero
+from octavo.models.parts.latent_attention import LatentAttention
 from octavo.ops import linear
 from octavo.ops.attention import attend
 from octavo.ops.attention.kinds import Family
@@ -92,7 +93,7 @@ class Attention(AttentionProjections):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)
         self.pattern = config.pattern
-        self.cache_tokens = config.context if config.absolute else config.cached
+        self.cache_tokens = config.cached_tokens
 
     def start(self, batch: int) -> Any:
         none = self.key_ED.new_zeros(batch, self.config.groups, 0, self.config.head_size)
@@ -196,6 +197,8 @@ class Synthesizer(nn.Module):
         return F.linear(join_heads(y_BHTK), self.out_DD), v_BHSK
 
 
-ATTENTION_LAYERS: dict[Family, type[Attention] | type[LinearAttention] | type[Synthesizer]] = {
-    "softmax": Attention, "linear": LinearAttention, "synthesizer": Synthesizer,
+ATTENTION_LAYERS: dict[
+    Family, type[Attention] | type[LatentAttention] | type[LinearAttention] | type[Synthesizer]
+] = {
+    "softmax": Attention, "latent": LatentAttention, "linear": LinearAttention, "synthesizer": Synthesizer,
 }  # fmt: skip

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from octavo.models.parts.attention import ATTENTION_LAYERS, Place
 from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm
+from octavo.models.parts.experts import Experts, feed_forward_for
+from octavo.models.parts.feed_forward import Norm
 from octavo.ops.positions import sinusoids
 from octavo.ops.tracing import tap
 
@@ -54,7 +55,7 @@ class TransformerBlock(Block):
         self.norm1: Any = Norm(config)
         self.attention: Any = ATTENTION_LAYERS[config.kind.family](config) if attention is None else attention
         self.norm2: Any = Norm(config)
-        self.feed_forward: Any = FEED_FORWARDS[config.feed_forward](config)
+        self.feed_forward: Any = feed_forward_for(config)
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         """The residual stream after new tokens, and the attention's new state."""
@@ -64,6 +65,6 @@ class TransformerBlock(Block):
         return x_BTD, state
 
     def worth_compiling(self, x_BTD: Tensor, state: Any, place: Place) -> bool:
-        """Whether training will meet inputs of these shapes many times."""
-        settled: bool = self.attention.settled(state)
+        """Whether training will meet inputs of these shapes many times; those of experts are new in every step."""
+        settled: bool = self.attention.settled(state) and not isinstance(self.feed_forward, Experts)
         return settled

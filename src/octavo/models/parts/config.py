@@ -53,29 +53,35 @@ class GPTConfig:
     stride: LengthOrZero = 0
     """How far a full context moves, its rest being read again; 0: token by token, or where it cannot, by half of it."""
     attention: str = "full"
-    """Attention kind: full, local, strided, block, global (patterns), linear, or dense and random (synthesizers)."""
+    """Attention kind: full, local, strided, block, global (patterns), latent, linear, dense, random (synthesizers)."""
     attention_window: Length = 32
     """local: the last so many tokens; strided: and every so many-th before; block: its size; global: and the first."""
     features: Literal["elu", "relu", "random"] = "elu"
     """linear: the feature map; random are positive random features, which estimate softmax attention."""
     head_decay: Literal["none", "fixed"] = "none"
     """linear: fixed: a token leaves 1/2 of the first head's sums, 7/8 of the next one's, 31/32, ...; none: all."""
+    latent_width: Annotated[int, Range(0, 1 << 16)] = 0
+    """latent: the size of the vector that keys and values of a token are made from; 0: half of the width."""
     positions: Literal["rotary", "learned", "sinusoidal", "alibi", "none"] = "rotary"
     """Position encoding."""
     rotary_base: Annotated[float, Range(1, 1e15, above=True)] = 10000.0
     """rotary: the base of the frequencies (theta)."""
     qk_norm: bool = True
-    """RMS norm of queries and keys; --no-qk-norm: no norm, as in GPT-2."""
+    """RMS norm of queries and keys, or latents; --no-qk-norm: no norm, as in GPT-2."""
     feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
     """The feed-forward layer: an MLP with GELU (tanh or exact) or squared ReLU, or gated (SwiGLU)."""
     feed_forward_width: Annotated[int, Range(0, 1 << 20)] = 0
     """Its inner width; 0: four times the width, or 8/3 times if gated."""
+    experts: Annotated[int, Range(0, 1 << 10)] = 0
+    """Mixture of experts: feed-forward layers of a block, a few of which process each token; 0: one for all tokens."""
+    experts_per_token: Annotated[int, Range(1, 1 << 10)] = 2
+    """experts: how many of them process each token."""
     norm: Literal["rms", "layer"] = "rms"
     """The norm before each part."""
     norm_eps: Annotated[float, Range(0, 1.0, above=True)] = 1e-5
     """Added to the mean square, for numerical stability."""
     bias: bool = False
-    """Biases in products and norms, as GPT-2 has them; synthesizers, gated layers and RMS norms have none."""
+    """Biases in products and norms, as GPT-2 has them; synthesizers, latents, gated layers and RMS norms have none."""
     tied: bool = True
     """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     dropout: Share = 0.0
@@ -94,7 +100,7 @@ class GPTConfig:
             raise UserError(
                 f"stride must be below context: stride={self.stride}, context={self.context}; try --stride 0"
             )
-        if self.positions == "alibi" and kind.family != "softmax":
+        if self.positions == "alibi" and kind.family not in ("softmax", "latent"):
             raise UserError(
                 f"alibi belongs to scores, which attention={self.attention} has none of; try --positions none"
             )
@@ -102,12 +108,17 @@ class GPTConfig:
             raise UserError(
                 f"sinusoidal positions are pairs, so width must be even: {self.width}; try --width {self.width + 1}"
             )
+        if 0 < self.experts < self.experts_per_token:
+            raise UserError(
+                f"experts_per_token must be at most experts: experts={self.experts}, "
+                f"experts_per_token={self.experts_per_token}; try --experts-per-token {self.experts}"
+            )
         if self.absolute and self.context < 2:
             raise UserError("a context that is read again must have at least 2 tokens: context=1; try --context 64")
 
     def check_use(self) -> None:
         """Refuse settings that nothing reads, before a model is trained: whoever gives them expects something."""
-        for name in ("attention_window", "features", "head_decay"):
+        for name in ("attention_window", "features", "head_decay", "latent_width"):
             kinds = kinds_with(name)
             if self.attention not in kinds and getattr(self, name) != getattr(type(self), name):
                 raise UserError(
@@ -115,6 +126,12 @@ class GPTConfig:
                     f"{name}={getattr(self, name)}; "
                     f"leave it out, or try --attention {kinds[0]}"
                 )
+
+        if not self.experts and self.experts_per_token != type(self).experts_per_token:
+            raise UserError(
+                f"experts_per_token belongs to a mixture of experts: experts=0, experts_per_token="
+                f"{self.experts_per_token}; leave it out, or try --experts 8"
+            )
 
     def _check_heads(self) -> None:
         if self.width % self.heads:
@@ -125,7 +142,12 @@ class GPTConfig:
             raise UserError(
                 f"kv_heads must divide heads: heads={self.heads}, kv_heads={self.kv_heads}; try --kv-heads 1, or 0"
             )
-        if self.positions == "rotary" and self.kind.family != "synthesizer" and self.head_size % 2:
+        if self.kind.family == "latent" and self.kv_heads:
+            raise UserError(
+                f"latent attention makes keys and values of every head from one latent: kv_heads={self.kv_heads}; "
+                "leave it out, and try --latent-width"
+            )
+        if self.positions == "rotary" and self.rotary_size % 2:
             even = [h for h in range(1, self.heads) if self.width % (2 * h) == 0][-1:]
             raise UserError(
                 f"rotary positions turn pairs, so width / heads must be even: {self.width} / {self.heads}; "
@@ -135,6 +157,18 @@ class GPTConfig:
     @property
     def head_size(self) -> int:
         return self.width // self.heads
+
+    @property
+    def rotary_size(self) -> int:
+        """How many numbers of a query or key rotary positions turn: all, or of latent attention a part of its own."""
+        if self.positions != "rotary" or self.kind.family == "synthesizer":
+            return 0
+        return max(2, self.head_size // 4 * 2) if self.kind.family == "latent" else self.head_size
+
+    @property
+    def latent(self) -> int:
+        """The width of latent attention's latents."""
+        return self.latent_width or max(1, self.width // 2)
 
     @property
     def groups(self) -> int:
@@ -162,6 +196,11 @@ class GPTConfig:
     def cached(self) -> int:
         """The length of the KV cache where positions are relative."""
         return cache_length(self.kind, self.context, self.attention_window)
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many tokens a cache holds: where positions are absolute, those of the context that is being read."""
+        return self.context if self.absolute else self.cached
 
     @property
     def kind(self) -> AttentionKind:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from octavo.errors import UserError
 from octavo.ops.attention.patterns import CAUSAL, FULL, Axial, Block, Global, Local, Neighbourhood, Pattern, Strided
 
-Family = Literal["softmax", "linear", "synthesizer"]
+Family = Literal["softmax", "latent", "linear", "synthesizer"]
 Modality = Literal["text", "image"]
 
 
@@ -36,7 +36,7 @@ class AttentionKind:
     image: Callable[[Grid], Pattern] | None = None
     """The pattern among the patches of an image."""
     family: Family = "softmax"
-    """What computes it; only softmax attention has patterns."""
+    """What computes it; only softmax attention, of keys or of latents, has patterns."""
     relative: bool = True
     """Whether the pattern of a text depends on distances alone; else on the position within the context."""
     first_key: Callable[[int, int, int], int] | None = None
@@ -86,6 +86,13 @@ ATTENTION_KINDS: dict[str, AttentionKind] = {
     "axial": AttentionKind(
         "patches of the same row and the same column",
         image=lambda grid: Axial(grid.height, grid.width, grid.tokens),
+    ),
+    "latent": AttentionKind(
+        "all tokens of the context, whose keys and values are made from one latent vector each",
+        lambda context, window: CAUSAL & Local(context),
+        family="latent",
+        first_key=lambda t, context, window: t + 1 - context,
+        settings=("latent_width",),
     ),
     "linear": AttentionKind(
         "all earlier tokens, through a state of constant size", family="linear", settings=("features", "head_decay")

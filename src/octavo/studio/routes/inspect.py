@@ -117,9 +117,7 @@ def about(ticket: Ticket, studio: Studio, pictures: inspect_images.Pictures, ask
 def tabs_of(loaded: TrainedRun) -> list[dict[str, str]]:
     """The views of the model's spec; maps of several heads have a table of the heads beside them."""
     tabs = []
-    for view in spec_of(loaded.model).views:
-        if view.kind == "masked" and getattr(loaded.model, "words", None) is None:  # trained without that head
-            continue
+    for view in spec_of(loaded.model).views_of(loaded.model):
         tabs.append({"view": view.name, "title": view.title, "kind": view.kind})
         if view.kind == "token-maps":
             tabs.append({"view": f"{view.name}-heads", "title": "Heads", "kind": "heads"})
