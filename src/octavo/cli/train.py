@@ -101,7 +101,7 @@ def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
 
 
 def _help(task: Task[Any, Any], name: str, by_steps: bool) -> str:
-    verb = f"classify train {name}" if task.name == "classification" else f"train {name}"
+    verb = f"{task.train_verb} {name}"
     data = task.example.split()[0]
     more = {"ngram": " --order 7 --tokenizer byte", "adaptive-ngram": " --order 8",
             "mix": " --parts runs/kn7 runs/bag", "head": " --base runs/gru"}  # fmt: skip
