@@ -7,7 +7,8 @@
 Parts, each left out where its text or program is not named, or with --parts: `words` (order 5: memory, duckdb with
 2 GB, spark local[2], in turn, and whether the models are equal), `large` (order 3 of the sampled text: duckdb with
 4 GB, and lmplz), `cluster` (Spark standalone on loopback: one worker and two, a core each). Every measurement is
-written to results.jsonl in --work when it is done; given again, the command measures what is missing.
+written to results.jsonl in --work when it is done; given again, the command measures what is missing. Peak memory
+is that of octavo's own process: Spark's Java and its executors are others.
 """
 
 from __future__ import annotations

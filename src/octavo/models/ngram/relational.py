@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 WINDOWS_BATCH = 1 << 19  # windows made at once
-PART_TOKENS = 1 << 24  # tokens that one machine of a cluster turns into windows at a time
+PART_TOKENS = 1 << 22  # tokens that one core of a cluster turns into windows at a time
 COUNTS_OF_COUNTS = "counts_of_counts"
 
 
