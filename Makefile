@@ -3,7 +3,7 @@ PIP = .venv/bin/pip --disable-pip-version-check
 ARGS ?= -n 2 --dist worksteal
 BENCH = OCTAVO_BENCH_MACHINE_PRINTED=1 .venv/bin/python benchmarks
 
-.PHONY: demo test test-ray check lint format docs dist release-check bench mutants torture clean
+.PHONY: demo test test-ray test-spark check lint format docs dist release-check bench mutants torture clean
 
 ## demo: train every model on Shakespeare, compare them, and write a page to runs/demo
 demo: .venv/.ok
@@ -17,6 +17,11 @@ test: .venv/.ok-dev
 test-ray: .venv/.ok-dev
 	$(PIP) install -c constraints.txt -e '.[ray]'
 	.venv/bin/pytest tests/experiments/test_ray.py
+
+## test-spark: install pyspark (some 450 MB; it needs Java 17) and run the tests of counting on Spark
+test-spark: .venv/.ok-dev
+	$(PIP) install -c constraints.txt -e '.[spark]'
+	.venv/bin/pytest -m spark
 
 ## check: format, lint, types, tests with warnings as errors, the README's commands (tests/test_readme.py)
 check: lint

@@ -2,14 +2,16 @@
 
 python benchmarks/bench_defaults.py rates --out rates.json                      (tokens a second here, of every setting)
 python benchmarks/bench_defaults.py settings TEXT... --rates rates.json [--seconds 60] [--device cuda] [--jobs 8]
+python benchmarks/bench_defaults.py settings TEXT... --groups linear --tokens 1000000
 python benchmarks/bench_defaults.py mixture TEXT... --rates rates.json
 python benchmarks/bench_defaults.py images digits mnist5k [--seeds 3]
 
 Only the first 90 % of each text is read, the part that `octavo train` trains on; its last tenth measures, so the text
 that octavo reports on chooses nothing. Each setting is trained for as many steps as this machine makes of it in the
-given seconds (`rates`), wherever it is trained. Results are differences to the default's bits per byte of the same text
-and seed: the mean, the least and the greatest. Images: accuracy on a tenth of the training images. A default is changed
-where another setting is better on average and in three quarters of the texts and seeds.
+given seconds (`rates`), wherever it is trained, or all for the same number of tokens. Results are differences to the
+default's bits per byte of the same text and seed: the mean, the least and the greatest. Images: accuracy on a tenth of
+the training images. A default is changed where another setting is better on average and in three quarters of the texts
+and seeds.
 """
 
 from __future__ import annotations
@@ -74,6 +76,16 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "weight decay 0.05, Muon at 0.05": {"weight_decay": 0.05, "muon_learning_rate": 0.05},
     },
 }  # fmt: skip
+WITHOUT_DECAY: dict[str, Any] = {"head_decay": "none"}
+SETTINGS["linear"] = {
+    "default": {}, "ReLU features": {"features": "relu"}, "random features": {"features": "random"},
+    "no QK norm": {"qk_norm": False}, "no positions": {"positions": "none"}, "context read again": {"stride": 32},
+    "no decay": WITHOUT_DECAY, "no decay, ReLU features": WITHOUT_DECAY | {"features": "relu"},
+    "no decay, random features": WITHOUT_DECAY | {"features": "random"},
+    "no decay, no QK norm": WITHOUT_DECAY | {"qk_norm": False},
+    "no decay, no positions": WITHOUT_DECAY | {"positions": "none"},
+    "no decay, context read again": WITHOUT_DECAY | {"stride": 32},
+}  # fmt: skip
 IMAGE_STEPS = (500, 1000, 2000, 4000)
 DEFAULT_IMAGE_STEPS = 2000
 MIXTURES: dict[str, Callable[[Sequence[str]], list[str]]] = {  # of the networks, the best on validation chunks first
@@ -107,6 +119,7 @@ def main() -> None:
     arguments.add_argument("--names", nargs="+", default=["*"], help="only settings that match, beside the default")
     arguments.add_argument("--rates", type=Path, help="what `rates` wrote, here or on the machine that matters")
     arguments.add_argument("--seconds", type=float, default=60.0)
+    arguments.add_argument("--tokens", type=int, help="of training, the same for all settings, instead of --seconds")
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--device", default="cpu")
     arguments.add_argument("--jobs", type=int, default=1)
@@ -138,12 +151,12 @@ def plan(args: argparse.Namespace) -> tuple[Callable[[Cell], list[dict[str, Any]
             Cell("vit", name, text, seed, settings, args.device)
             for text in args.texts for seed in range(args.seeds) for name, settings in reversed(steps.items())
         ]  # fmt: skip
-    rates = json.loads(args.rates.read_text())
+    rates = json.loads(args.rates.read_text()) if args.rates else {}
     if args.what == "mixture":
         cells = [Cell("mix", "", text, seed, rates, args.device) for text in args.texts for seed in range(args.seeds)]
         return train_mixtures, cells
     return train_setting, [
-        Cell(group, name, text, seed, settings | steps_in(args.seconds, rates[f"{group}, {name}"]), args.device)
+        Cell(group, name, text, seed, settings | budget_of(args, rates, f"{group}, {name}"), args.device)
         for group in args.groups if group != QUICK for text in args.texts for seed in range(args.seeds)
         for name, settings in SETTINGS[group].items() if asked(name, args.names)
     ]  # fmt: skip
@@ -151,6 +164,11 @@ def plan(args: argparse.Namespace) -> tuple[Callable[[Cell], list[dict[str, Any]
 
 def asked(name: str, patterns: Sequence[str]) -> bool:
     return name == "default" or any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def budget_of(args: argparse.Namespace, rates: Mapping[str, float], name: str) -> dict[str, Any]:
+    """The tokens of a setting's training: as given, or as many as this machine reads in the time."""
+    return {"budget": f"{args.tokens}tokens", "evaluations": 1} if args.tokens else steps_in(args.seconds, rates[name])
 
 
 def steps_in(seconds: float, tokens_per_second: float) -> dict[str, Any]:

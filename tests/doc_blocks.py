@@ -15,11 +15,12 @@ from typing import NamedTuple
 STAND_INS = {  # by what a page names: a small one of the same kind
     "shakespeare": "book.txt", "wikitext-2": "other.txt", "sentence-polarity": "polarity.tsv",
     "multi30k-en-de-fr": "captions.tsv", "multi30k-en-de": "pairs.tsv", "digits": "bars", "mnist5k": "bars",
+    "porttinari": "tags.tsv", "hironsan": "tags.tsv",
     "birthplaces": "people-40", "people-160": "people-40", "people-200": "people-40",
 }  # fmt: skip
 NETWORKS = ("nnlm", "rnn", "gru", "lstm", "rnn-attention", "mingru", "minlstm", "lru", "rglru", "conv", "gpt",
             "local", "linear", "synthesizer", "retention", "gla", "mamba2", "deltanet", "gated-deltanet", "mlstm",
-            "bert", "seq2seq", "vit", "davit")  # fmt: skip
+            "bert", "seq2seq", "vit", "davit", "tagger")  # fmt: skip
 BUDGET, LONGER = "2steps", "4steps"  # a resumed run needs more than it had
 FACTS = "--width 32 --layers 1 --heads 2 --context 64 --pretrain-epochs 1 --epochs 1".split()
 
@@ -95,7 +96,7 @@ def smaller_command(text: str) -> str:
     if verb == "scale" and words[2] != "ngram":
         words += [*_missing(words, "--budget", BUDGET), "--sizes", "1", "--budgets", "0.5", "1", "--width", "32"]
     trained = words[words.index("train") + 1] if "train" in words else ""
-    if trained in NETWORKS and verb == "train":
+    if trained in NETWORKS and verb in ("train", "tag"):
         words += [
             *_missing(words, "--budget", BUDGET),
             *_missing(words, "--width", "32"),

@@ -108,6 +108,8 @@ def write_texts(folder: Path) -> None:
     (folder / "pairs.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in sorted(set(words))))
     moods = [("good", "a fine film"), ("bad", "a dull film")]
     (folder / "moods.tsv").write_text("".join("{}\t{} number {n}\n".format(*moods[n % 2], n=n) for n in range(60)))
+    rows = [f"a\tDET\n{mood}\t{tag}\nfilm\tNOUN\n" for mood, tag in (("fine", "ADJ"), ("king", "NOUN"))]
+    (folder / "tags.tsv").write_text("\n".join(rows[n % 2] for n in range(60)))
     for n in range(40):
         path = folder / "images" / ("dark", "light")[n % 2] / f"{n:03}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

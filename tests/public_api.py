@@ -16,6 +16,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gru": ("gru", "book.txt", {**STEPS, "width": 16, "layers": 1, "batch_size": 4, "sequence_length": 16}),
     "gpt": ("gpt", "book.txt", {**STEPS, **GPT, "context": 32, "batch_size": 4, "sequence_length": 16}),
     "moods": ("linear-classifier", "texts/moods.tsv", {"device": "cpu", "measure": False}),
+    "tags": ("tagger", "texts/tags.tsv", {"width": 16, "batch_size": 8, "budget": "60steps", "device": "cpu",
+                                           "dropout": 0.0, "measure": False}),
     "pairs": ("seq2seq", "texts/words.tsv", {**STEPS, **GPT, "vocab_size": 300, "batch_size": 128}),
     "bert": ("bert", "book.txt", {**STEPS, **GPT, "context": 32, "batch_size": 4, "vocab_size": 120}),
     "facts": ("facts", "texts/people", {

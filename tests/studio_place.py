@@ -83,6 +83,11 @@ def write_texts(folder: Path) -> None:
             for mood in ("good", "bad") for _ in range(60)]  # fmt: skip
     luck.shuffle(rows)
     (folder / "moods.tsv").write_text("".join(f"{mood}\t{text}\n" for mood, text in rows), encoding="utf-8")
+    nouns, verbs = "dog cat day film".split(), "sees hears likes".split()
+    tagged = [[("the", "DET"), (luck.choice(nouns), "NOUN"), (luck.choice(verbs), "VERB"), ("a", "DET"),
+               (luck.choice(nouns), "NOUN")] for _ in range(60)]  # fmt: skip
+    lines = ["".join(f"{word}\t{tag}\n" for word, tag in one) for one in tagged]
+    (folder / "tags.tsv").write_text("\n".join(lines), encoding="utf-8")
     words = sorted({"".join(luck.choices("abcdefgh", k=luck.randint(2, 5))) for _ in range(300)})
     (folder / "words.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words), encoding="utf-8")
     _write_pictures(folder / "stripes")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import octavo
+from octavo.tasks.task import find_task
 
 GPT = {"width": 16, "layers": 1, "heads": 2}
 SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {  # the model, the data, and what makes it small
@@ -13,6 +14,7 @@ SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {  # the model, the data,
     "masked": ("bert", "text.txt", {**GPT, "context": 32, "batch_size": 4, "vocab_size": 120, "dropout": 0.2}),
     "translation": ("seq2seq", "pairs.tsv", {**GPT, "vocab_size": 300, "batch_size": 128, "dropout": 0.2}),
     "classification": ("dan", "moods.tsv", {"width": 8, "batch_size": 8}),
+    "tagging": ("tagger", "tags.tsv", {"width": 8, "batch_size": 8}),
     "images": ("vit", "images", {**GPT, "patch": 4, "batch_size": 8, "dropout": 0.2}),
     "facts": ("facts", "people-16", {
         **GPT, "context": 96, "pretrain_epochs": 4, "pretrain_batch_size": 8, "batch_size": 8, "dropout": 0.2,
@@ -37,5 +39,4 @@ def command(task: str, data: Path, out: Path, **changes: Any) -> list[str]:
     flags = [
         word for key, value in {**settings, **changes}.items() for word in (f"--{key.replace('_', '-')}", str(value))
     ]
-    words = ["classify", "train"] if task == "classification" else ["train"]
-    return [*words, model, source, *flags, "--device", "cpu", "--out", str(out)]
+    return [*find_task(task).train_verb.split(), model, source, *flags, "--device", "cpu", "--out", str(out)]

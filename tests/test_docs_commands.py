@@ -68,6 +68,7 @@ def write_examples(folder: Path) -> None:
     """Labelled sentences, pairs, images, questions and submissions."""
     polarity = [("good", "a moving film, good and warm"), ("bad", "a dull film, bad and cold")] * 20
     (folder / "polarity.tsv").write_text("".join(f"{label}\t{text}\n" for label, text in polarity), encoding="utf-8")
+    (folder / "tags.tsv").write_text("the\tDET\ncat\tNOUN\nsleeps\tVERB\n\n" * 20, encoding="utf-8")
     pairs = [
         ("a dog runs.", "ein hund läuft.", "un chien court."),
         ("a cat sleeps.", "eine katze schläft.", "un chat dort."),

@@ -103,6 +103,7 @@ def test_results_have_a_short_repr_and_html_without_script() -> None:
         octavo.inspect(["runs/gru", "runs/gpt"], "to be, or not to be"), octavo.inspect("runs/moods", "a fine day"),
         octavo.doctor("runs/gru", quick=True), octavo.cost("gru", width=16), octavo.cost("bag"),
         octavo.classify("runs/moods", "a fine day"), octavo.fill("runs/bert", "the [MASK] sat"),
+        octavo.tag("runs/tags", "a dog"),
         octavo.fill("runs/bert", "the cat sat"), octavo.vectors("book.txt", dim=4, epochs=1, min_count=1),
         octavo.compare("book.txt", models=["bag", "kn3"], out="runs/two"),
         octavo.domains(["runs/kn3"], texts=["book.txt", "other.txt"], bytes=500, out="runs/domains"),
@@ -123,6 +124,7 @@ def test_a_wrong_kind_of_run_is_refused_with_what_it_is() -> None:
     for use in (
         lambda: octavo.classify(octavo.load("runs/kn3"), "a"), lambda: octavo.translate(octavo.load("runs/kn3"), "a"),
         lambda: octavo.classify("runs/kn3", "a"), lambda: octavo.fill("runs/kn3", "a [MASK]"),
+        lambda: octavo.tag("runs/kn3", "a dog"),
         lambda: octavo.answer("runs/kn3", "Ada Ash"), lambda: octavo.compress("runs/moods", "a"),
         lambda: octavo.inspect("runs/bert", "a b"), lambda: octavo.inspect([], "a"),
     ):  # fmt: skip

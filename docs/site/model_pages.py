@@ -55,7 +55,7 @@ def _model_lines(spec: ModelSpec) -> Iterator[str]:
     settings = [row for title, rows in flag_table(asked(*_command(spec))) if title == "The model" for row in rows]
     if settings:
         yield from ("", "## Settings", "", "| flag | what it is | default |", "|---|---|---|", *settings)
-    page = "classify" if spec.task == "classification" else "train"
+    page = {"classification": "classify", "tagging": "tag"}.get(spec.task, "train")
     anchor = "-".join(["octavo", *_command(spec)])
     yield from ("", f"All flags of the command, training included: [`octavo {' '.join(_command(spec))}`]"
                     f"(../commands/{page}.md#{anchor}).")  # fmt: skip
@@ -88,6 +88,8 @@ def _costs(spec: ModelSpec) -> dict[str, str]:
 
 
 def _command(spec: ModelSpec) -> tuple[str, ...]:
+    if spec.task == "tagging":
+        return "tag", "train", spec.name
     if spec.name in CLASSIFIERS:
         return "classify", "train", CLASSIFIERS[spec.name]
     return "train", spec.name

@@ -17,8 +17,8 @@ from octavo.deprecation import register_moved_module
 
 __all__ = [
     "UserError", "__version__", "answer", "classify", "compare", "compress", "cost", "decompress", "doctor", "domains",
-    "embed", "evaluate", "export", "fill", "generate", "import_model", "inspect", "load", "resume", "scale", "tokenize",
-    "train", "translate", "vectors",
+    "embed", "evaluate", "export", "fill", "generate", "import_model", "inspect", "load", "resume", "scale", "tag",
+    "tokenize", "train", "translate", "vectors",
 ]  # fmt: skip
 __version__ = "0.2.0"
 
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from octavo.tasks.model_cost import cost
     from octavo.tasks.predictions import answer, classify, embed, fill, translate
     from octavo.tasks.run_exchange import export, import_model
+    from octavo.tasks.tag import tag
 
 _MODULES = {  # where each name is defined: imported when it is first used, so that `import octavo` stays fast
     "UserError": "errors", "compare": "experiments.compare", "domains": "experiments.domains",
     "scale": "experiments.scale", "doctor": "inspection.api", "inspect": "inspection.api",
     "vectors": "inspection.word_similarity", "cost": "tasks.model_cost", "export": "tasks.run_exchange",
     "import_model": "tasks.run_exchange", "compress": "tasks.compression", "decompress": "tasks.compression",
+    "tag": "tasks.tag",
     **dict.fromkeys(("answer", "classify", "embed", "fill", "translate"), "tasks.predictions"),
 }  # fmt: skip
 

@@ -354,7 +354,7 @@ def test_every_entry_is_complete(name: str) -> None:
     assert source.title
     assert source.licence
     assert source.files
-    assert source.kind in ("text", "pairs", "labelled", "vectors", "checkpoint", "images", "lists")
+    assert source.kind in ("text", "pairs", "labelled", "tagged", "vectors", "checkpoint", "images", "lists")
     for file in source.files:
         assert len(file.sha256) == 64
         assert set(file.sha256) <= set("0123456789abcdef")

@@ -103,19 +103,19 @@ def test_a_cell_that_failed_is_one_line_and_exit_code_2_and_stands_in_the_gather
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--run-cell", "bag"], "there is no experiment in .* yet; begin it with --cells"),
         (["--cells", "--collect"], "are different commands: --cells and --collect were given"),
     ],
 )
 def test_a_part_of_nothing_and_two_parts_at_once_are_refused(
-    words: list[str], told: str, corpus: Path, tmp_path: Path
+    words: list[str], message: str, corpus: Path, tmp_path: Path
 ) -> None:
     code, printed, errors = said("compare", str(corpus), "--models", "bag", "--out", str(tmp_path / "out"), *words)
     assert (code, printed) == (2, "")
     assert len(errors.splitlines()) == 1
-    assert re.search(told, errors)
+    assert re.search(message, errors)
     assert not (tmp_path / "out").exists()
 
 

@@ -147,11 +147,11 @@ def test_stopping_the_command_lets_the_cells_save_checkpoints(cluster: Cluster, 
         try:
             wait_until(lambda: all((tmp_path / name / "metrics.jsonl").is_file() for name in ("rnn", "gru")))
             process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=300)
+            _, message = process.communicate(timeout=300)
         finally:
             process.kill()
-    assert process.returncode == 128 + signal.SIGINT, told
-    assert "stopped; 0 of 3 are finished and stored; resume with: octavo compare " in told
+    assert process.returncode == 128 + signal.SIGINT, message
+    assert "stopped; 0 of 3 are finished and stored; resume with: octavo compare " in message
     for name in ("rnn", "gru"):
         wait_until(lambda name=name: (tmp_path / name / "state").is_dir())
         assert octavo.load(tmp_path / name).record["training"]["finished"] is False
@@ -182,13 +182,13 @@ def test_what_no_machine_has_is_refused_and_so_is_a_folder_that_a_machine_does_n
     cell = Cell("zip", "compressor", "zlib")
     request = {"cell": asdict(cell), "folder": str(tmp_path), "digest": file_digest(tmp_path / HEADER), "cores": 1,
                "working_directory": str(tmp_path), "version": octavo.__version__, "environment": {}}  # fmt: skip
-    for change, told in (
+    for change, message in (
         ({"folder": "/nowhere"}, "does not see /nowhere as it is"),
         ({"working_directory": "/nowhere"}, "as it is"),
         ({"digest": "0"}, "as it is"),
         ({"version": "0.1"}, f"has octavo {octavo.__version__}, not 0.1"),
     ):
-        assert told in json.loads(execute_request(json.dumps(request | change)))["refused"]
+        assert message in json.loads(execute_request(json.dumps(request | change)))["refused"]
 
 
 def test_a_comparison_from_outside_the_cluster_goes_through_rays_server_for_clients(

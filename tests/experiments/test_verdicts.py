@@ -68,6 +68,11 @@ def test_the_best_is_a_model_and_failed_rows_come_last() -> None:
     assert [one.model for one in rows if one.best] == ["a"]
 
 
+def test_a_table_without_a_row_is_ranked_too() -> None:
+    """As it is after the first of several seeds of a comparison's first model."""
+    assert rank_rows([]) == ()
+
+
 def test_how_far_a_curve_fell_at_the_end_is_against_the_best_before() -> None:
     assert fall_at_the_end([(0.3, 4.0), (0.6, 2.0), (1.0, 1.9)]) == pytest.approx(0.05)
     assert fall_at_the_end([(0.3, 1.8), (0.6, 2.0), (1.0, 1.9)]) < 0

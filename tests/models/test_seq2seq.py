@@ -18,7 +18,8 @@ from octavo.errors import UserError
 from octavo.models.cost.parts import Part, Shape
 from octavo.models.encoder_decoder import EncoderDecoder, Memory, Sizes
 from octavo.models.seq2seq import SOURCE_SIDE, CrossAttention, Seq2Seq, Seq2SeqConfig, seq2seq_cost
-from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, recurrent_seq2seq_cost, turned
+from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, recurrent_seq2seq_cost
+from octavo.ops.bidirectional import reversed_places
 from octavo.ops.tracing import trace
 from octavo.tasks.pair_batches import IGNORE, PairBatch
 from octavo.tasks.translation import PairLoss
@@ -205,8 +206,8 @@ def test_the_recurrent_encoder_is_pytorchs_on_packed_sequences(cell: str) -> Non
     torch.testing.assert_close(h_BSE * real_BS1, expected_BSE * real_BS1, rtol=1e-10, atol=1e-10)
 
 
-def test_turning_round_leaves_what_fills_up_behind() -> None:
-    assert turned(torch.tensor([3, 1]), 4).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
+def test_reversing_rows_leaves_padding_behind() -> None:
+    assert reversed_places(torch.tensor([3, 1]), 4).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
 
 
 # ---------------------------------------------------------------------- given a source, it is a language model

@@ -105,3 +105,22 @@ def test_settings_of_an_engine_are_checked() -> None:
 def test_thresholds_of_pruning_leave_words_alone_and_the_last_one_serves_the_rest() -> None:
     assert [NGramConfig(order=4, prune=(1, 2)).threshold(k) for k in (1, 2, 3, 4)] == [-1, 2, 2, 2]
     assert [NGramConfig(order=3).threshold(k) for k in (1, 2)] == [-1, -1]
+
+
+def test_a_full_disk_is_one_line_and_the_command_goes_on_when_there_is_room(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DuckDB's own words of a full disk; /dev/full is one that always is."""
+    with monkeypatch.context() as patched:
+        patched.setattr(DuckDB, "write", lambda engine, query, folder: _write_to_full_disk(engine, query))
+        assert train(text, tmp_path / "run", "--engine", "duckdb") == 2
+    error = capsys.readouterr().err
+    assert "the disk is full: duckdb failed to write into" in error
+    assert error.count("\n") == 1
+    assert train(text, tmp_path / "run", "--engine", "duckdb") == 0
+
+
+def _write_to_full_disk(engine: DuckDB, query: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    engine.write_file(query, Path("/dev/full"))

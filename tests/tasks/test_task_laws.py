@@ -189,6 +189,8 @@ USES = {  # verbs that compute with a run's weights
     "translation": ("translate {run} --text ab", "eval {run} --json"),
     "classification": ("classify predict {run} {data}/text.txt", "eval {run}",
                        "classify explain {run} {data}/moods.tsv"),
+    "tagging": ("tag predict {run} {data}/tags.tsv", "tag predict {run} {data}/tags.tsv --json", "eval {run}",
+                "tag eval {run} {data}/tags.tsv"),
     "images": ("eval {run} --json", "inspect {run} --image {data}/images/light/025.png"),
     "facts": ("answer {run} Where?", "eval {run} {data}/text.txt"),
 }  # fmt: skip
@@ -241,7 +243,7 @@ def test_a_damaged_checkpoint_and_that_of_another_run_are_refused(
 def test_data_that_have_changed_are_refused(task: str, data: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(data, tmp_path / "data"))
     train(task, other, tmp_path / "run")
-    for file in (other / "text.txt", other / "pairs.tsv", other / "moods.tsv"):
+    for file in (other / "text.txt", other / "pairs.tsv", other / "moods.tsv", other / "tags.tsv"):
         file.write_text(file.read_text().replace("a", "u"))
     shutil.copy(other / "images" / "dark" / "000.png", other / "images" / "light" / "new.png")
     with pytest.raises(UserError, match="has changed since"):

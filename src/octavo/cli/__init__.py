@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "decompress": ("eval.decompress", "restore a compressed file"),
     "inspect": ("inspect.inspect", "look inside a model, token by token: surprisal, gates, attention, gradient flow"),
     "classify": ("classify.run_classify", "classify texts: train, evaluate, and explain the mistakes"),
+    "tag": ("tag.run_tag", "tag the words of sentences, such as parts of speech or names: train, evaluate, predict"),
     "cost": ("cost.run_cost", "parameters, FLOPs and memory of a model before it is trained; plan a budget"),
     "answer": ("answer.answer", "answer questions with a confidence; train on new facts"),
     "fill": ("masked.fill", "fill in masked words with a BERT, or score how well each word is predicted"),
@@ -42,6 +43,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("runs.list_", "list the runs in a folder"),
     "export": ("exchange.export", "export a model to Hugging Face, GGUF, ONNX or ARPA"),
     "import": ("exchange.import_", "import a model from ARPA, GGUF or Hugging Face"),
+    "count": ("count.run_count", "count n-grams into files, within a limit of memory, and add counts"),
     "vectors": ("vectors.run_vectors", "train word vectors (GloVe), and query them"),
     "scale": ("scale.run_scale", "scaling laws: the loss as the text grows, and where a model overtakes an n-gram"),
     "domains": ("domains.domains", "compare models on two domains, and see which words cost more"),
@@ -50,7 +52,16 @@ VERBS: dict[str, tuple[str, str]] = {
     "exercises": ("exercises", "textbook exercises with checked answers; grade students' answers"),
 }
 
-USAGE_ALONE = (["data"], ["train"], ["classify"], ["cost"], ["scale"], ["exercises"])  # which alone show their usage
+USAGE_ALONE = (
+    ["data"],
+    ["train"],
+    ["classify"],
+    ["tag"],
+    ["cost"],
+    ["count"],
+    ["scale"],
+    ["exercises"],
+)  # which alone show their usage
 USAGE = """octavo: every sequence model in the book, on one scale
 
 usage: octavo VERB ...        octavo help VERB (or octavo VERB --help) shows flags and an example

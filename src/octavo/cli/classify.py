@@ -64,13 +64,18 @@ def run_classify(argv: list[str]) -> None:
 
 
 def print_result(result: dict[str, Any]) -> None:
-    """The scores of a classifier, of texts or of images, and each class; of many, those found least often first."""
+    """The scores of a classifier, of texts or of images, and each class."""
     error, examples = result["standard_error"], result["examples"]
     print(f"accuracy {result['accuracy']:.2%} (standard error {error:.2%}) on {examples:,} examples not learnt from")
     if folds := result.get("folds"):
         print(f"  {len(folds)} folds: {min(folds):.2%} to {max(folds):.2%}")
     print(f"  macro F1 {result['macro_f1']:.4f}, log loss {result['log_loss']:.4f}, Brier {result['brier']:.4f}, "
           f"calibration error {result['ece']:.4f}")  # fmt: skip
+    print_classes(result)
+
+
+def print_classes(result: dict[str, Any]) -> None:
+    """Precision, recall and F1 of each class; of few also their confusion, of many those found least often first."""
     names = result["classes"]
     few = len(names) <= SHOWN_CLASSES
     titles = ("truth", "examples", "precision", "recall", "F1", *(f"as {name}" for name in names if few))

@@ -65,7 +65,9 @@ def commands() -> Iterator[list[str]]:
     from octavo.models import MODELS, names
     from octavo.tasks.trained_run import models_of
 
-    trained = [*names(), *(spec.name for spec in MODELS.values() if spec.task not in ("language", "classification"))]
+    grouped = {"classify": "classification", "tag": "tagging"}  # verbs with an action to train
+    others = (spec.name for spec in MODELS.values() if spec.task not in ("language", *grouped.values()))
+    trained = [*names(), *others]
     for verb, (place, _) in VERBS.items():
         yield [verb]
         module, _, name = place.partition(".")
@@ -73,9 +75,9 @@ def commands() -> Iterator[list[str]]:
             getattr(import_module(f"octavo.cli.{module}"), "ACTIONS", ())
         )  # fmt: skip
         yield from ([verb, action] for action in actions)
-        if verb == "classify":
+        if verb in grouped:
             yield [verb, "train"]
-            yield from ([verb, "train", model] for model in models_of("classification"))
+            yield from ([verb, "train", model] for model in models_of(grouped[verb]))
         elif verb in ("train", "cost", "scale"):
             yield from ([verb, model] for model in (names() if verb == "scale" else trained))
             yield from [[verb, "facts"]] if verb == "train" else []

@@ -21,6 +21,7 @@ from octavo.tasks.cost_record import CostSettings, Counted, report_cost
 from octavo.tasks.model_cost import (
     OTHER_TASKS,
     ROWS,
+    RUNS_COUNTED,
     SIZES,
     SIZES_OF_RUN,
     count_like,
@@ -34,6 +35,7 @@ from octavo.tasks.model_cost import (
 EXAMPLES = {
     "language": "--vocab 257 --gpu h200", "images": "--image 28x28 --attention local --gpu h200",
     "translation": "--source 24 --target 24 --languages 2 --gpu h200", "masked": "--like bert-large",
+    "tagging": "--encoder lstm --tags 17",
 }  # fmt: skip
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
@@ -42,7 +44,7 @@ USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octav
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
 models: {", ".join(names())};
-        {", ".join(OTHER_TASKS)} (images, translation, masked words)
+        {", ".join(OTHER_TASKS)} (images, translation, masked words, tagging)
 
 example: octavo cost gpt --width 768 --layers 12 --heads 12 --context 1024 --vocab 50257 --batch 8 --gpu h200"""
 
@@ -95,7 +97,7 @@ def model_command(name: str) -> Callable[..., Output]:
 
 def trained_command(task: str) -> Callable[..., Output]:
     """Of a run of that task."""
-    of_task = task in ("images", "translation")  # what is wrong with a run of another is said when it is loaded
+    of_task = task in RUNS_COUNTED  # what is wrong with a run of another is said when it is loaded
     sizes = {flag: value for flag, value in SIZES[task if of_task else "language"].items() if flag in SIZES_OF_RUN}
     count = count_task_run if of_task else count_run
     return cost_command(count, "runs/kn7", sizes, {"run": (RunPath, "A run folder.")})

@@ -74,7 +74,7 @@ def _print_source(source: sources.Source, lines: int) -> None:
     place = sources.where(source.name)
     if place is None:
         print(f"here      no; fetch it with: octavo data get {source.name}")
-    elif place.is_file() and source.kind in ("text", "pairs", "labelled"):
+    elif place.is_file() and source.kind in ("text", "pairs", "labelled", "tagged"):
         with open(place, encoding="utf-8", errors="replace") as file:
             sys.stdout.write("\n" + "".join(line[:200].rstrip("\n") + "\n" for line in islice(file, lines)))
     else:

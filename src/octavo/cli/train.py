@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from octavo.cli.flags import RunPath, Sources, command, run_command
+from octavo.cli.flags import NewPath, RunPath, Sources, command, run_command
 from octavo.cli.output import Output, note
 from octavo.cli.verbs import TASK_VERBS, TaskVerbs, verb_function
+from octavo.errors import UserError
 from octavo.io.files import thousands
 from octavo.io.run_folder import REPORT
-from octavo.models import MODELS, adaptive_variant, parameter_count
+from octavo.models import MODELS, adaptive_variant, find_spec, parameter_count
+from octavo.tasks.engine_counting import EngineConfig
 from octavo.tasks.task import TASKS, Task, find_task, task_for
 from octavo.tasks.training_run import resume_run, train_run
 
@@ -32,7 +35,37 @@ def run_train(argv: list[str]) -> None:
     name, flags = argv[0], argv[1:]
     if ADAPTIVE in flags:
         name, flags = adaptive_variant(name), [flag for flag in flags if flag != ADAPTIVE]
+    if any(flag.partition("=")[0] == "--counts" for flag in flags):
+        run_train_counts(name, flags)
+        return
     run_command(train_command(task_for(name), name), f"octavo train {name}", flags)
+
+
+def run_train_counts(name: str, flags: list[str]) -> None:
+    """train MODEL --counts FOLDER: what the model is fitted to was counted before."""
+    from octavo.models.ngram.count_folder import read_count_folder
+    from octavo.tasks.counts import train_counts
+
+    spec = find_spec(name)
+    if spec.fit_by_engine is None:
+        raise UserError(f"a {name} is not fitted to counts of n-grams; leave --counts out")
+    given = next((value for word, value in zip(flags, [*flags[1:], ""], strict=True) if word == "--counts"), "")
+    given = given or next(flag.partition("=")[2] for flag in flags if flag.startswith("--counts"))
+    known = read_count_folder(Path(given)).record
+
+    def train(counts: str, out: NewPath, **configs: Any) -> Output:
+        run = train_counts(Path(counts), configs["config"], Path(out), configs["counting"])
+        sizes = {"parameters": parameter_count(run.model), "train_seconds": run.record["train_seconds"]}
+        words = f"{run.summary()}\n{thousands(sizes['parameters'])} parameters, fitted to {counts}"
+        return Output({"run": out, **sizes}, f"{words}\nthe run is in {out}; next:\n  octavo eval {out} FILE")
+
+    flags_of = {
+        "config": (spec.config(order=known.order, sentences=known.sentences), ABOUT["config"]),
+        "counting": (EngineConfig(), ABOUT["counting"]),
+    }
+    required = {"counts": (str, "A folder of counts."), "out": (NewPath, "The folder the run is written to.")}
+    made = command(train, f"Fit a {spec.title} model to counts that were made before.", flags_of, required)
+    run_command(made, f"octavo train {name}", flags)
 
 
 def _print_models() -> None:
@@ -68,7 +101,7 @@ def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
 
 
 def _help(task: Task[Any, Any], name: str, by_steps: bool) -> str:
-    verb = f"classify train {name}" if task.name == "classification" else f"train {name}"
+    verb = f"{task.train_verb} {name}"
     data = task.example.split()[0]
     more = {"ngram": " --order 7 --tokenizer byte", "adaptive-ngram": " --order 8",
             "mix": " --parts runs/kn7 runs/bag", "head": " --base runs/gru"}  # fmt: skip

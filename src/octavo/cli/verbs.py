@@ -31,6 +31,7 @@ TASK_VERBS = {
         "translate", ("eval", "inspect"), ("translate {run} --text TEXT", "inspect {run} --text TEXT")),
     "classification": TaskVerbs(
         "classify", ("eval", "inspect"), ("classify explain {run}", "classify predict {run} FILE")),
+    "tagging": TaskVerbs("tag", ("eval",), ("tag eval {run}", "tag predict {run} FILE")),
     "masked": TaskVerbs("masked", (), ('fill {run} "a text with a [MASK] in it"', "embed {run} FILE", "export {run}")),
 }  # fmt: skip
 

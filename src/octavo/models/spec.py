@@ -95,12 +95,12 @@ class ModelSpec:
     """One line for help texts and lists."""
     family: str
     """counts, recurrent, convolution, feed-forward, attention, mixture, encoder, encoder-decoder, vision,
-    classifier, or one of your own."""
+    classifier, tagger, or one of your own."""
     model: type[nn.Module]
     config: type
     """A frozen dataclass: its fields are the model's flags."""
     task: str = "language"
-    """language, masked, translation, images or classification."""
+    """language, masked, translation, images, classification or tagging."""
     fitting: Fitting = "gradient"
     """gradient: trained step by step; counts: `fit` makes it from the tokens; mixture: made of trained models."""
     fit: FitFunction | None = None

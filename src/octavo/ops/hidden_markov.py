@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from octavo.ops.linear_chain import Chain, best_paths, marginals
 from octavo.ops.tracing import is_tracing, tap
 
 MIN_CHUNKED_TOKENS = 32  # fewer are read by steps
@@ -143,35 +144,20 @@ def expected_counts(m: HiddenMarkov, x_PT: Tensor, is_token_PT: Tensor) -> Expec
 
 def state_probabilities(m: HiddenMarkov, x_T: Tensor) -> Tensor:
     """P(state at t | the whole text), p_TS: forward-backward over one sequence without begin tokens."""
-    e_TS = F.embedding(x_T, m.emission_VS)
-    tiny = torch.finfo(e_TS.dtype).tiny
-    q_S, alphas = m.start_S, []
-    for e_S in e_TS:
-        alphas.append(q_S * e_S / (q_S * e_S).sum().clamp(min=tiny))
-        q_S = alphas[-1] @ m.transition_SS
-    beta_S, after = torch.ones_like(q_S), []
-    for t in range(len(e_TS) - 1, -1, -1):
-        both_S = alphas[t] * beta_S
-        after.append(both_S / both_S.sum().clamp(min=tiny))
-        beta_S = m.transition_SS @ (e_TS[t] * beta_S)
-        beta_S = beta_S / beta_S.max().clamp(min=tiny)
-    return torch.stack(after[::-1]) if after else e_TS
+    tiny = torch.finfo(m.start_S.dtype).tiny  # whose logarithm stands for that of 0
+    return marginals(*_as_chain(m, x_T, tiny))[0]
 
 
 def viterbi(m: HiddenMarkov, x_T: Tensor) -> tuple[Tensor, float]:
-    """The most probable path of hidden states for one sequence without begin tokens, and its log-probability with it.
+    """The most probable path of hidden states for one sequence without begin tokens, and its log-probability."""
+    path_1T, logp_1 = best_paths(*_as_chain(m, x_T))
+    return path_1T[0], float(logp_1)
 
-    δ_t(j) = max_i δ_{t-1}(i) + log A_ij + log e_j(x_t)
-    """
-    loge_TS, logA_SS = F.embedding(x_T, m.emission_VS).log(), m.transition_SS.log()
-    best_S, origins = m.start_S.log() + loge_TS[0], []
-    for loge_S in loge_TS[1:]:
-        reached_SS = best_S[:, None] + logA_SS
-        best_S, origin_S = reached_SS.max(0)
-        best_S = best_S + loge_S
-        origins.append(origin_S)
-    logp, state = best_S.max(0)
-    path = [int(state)]
-    for origin_S in reversed(origins):
-        path.append(int(origin_S[path[-1]]))
-    return torch.tensor(path[::-1]), float(logp)
+
+def _as_chain(m: HiddenMarkov, x_T: Tensor, least: float = 0.0) -> tuple[Chain, Tensor, Tensor]:
+    """The model's log-probabilities as the scores of a chain, those of the tokens, and how many there are."""
+    start_S, transition_SS, e_TS = (
+        p.clamp(min=least).log() for p in (m.start_S, m.transition_SS, F.embedding(x_T, m.emission_VS))
+    )
+    lengths_1 = torch.tensor([len(x_T)], device=x_T.device)
+    return Chain(start_S, transition_SS, torch.zeros_like(start_S)), e_TS[None], lengths_1

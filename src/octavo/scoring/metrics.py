@@ -153,10 +153,13 @@ class Classified:
         return record | {"confusion": record.pop("confusion_CC")}
 
 
-def classified(p_BC: Tensor, y_B: Tensor, classes: list[str]) -> Classified:
-    """Measure probabilities against the true classes; rows of the confusion matrix are true classes."""
+def classified(p_BC: Tensor, y_B: Tensor, classes: list[str], answer_B: Tensor | None = None) -> Classified:
+    """Measure probabilities against the true classes; rows of the confusion matrix are true classes. The answers are
+    the most probable classes, where none are given.
+    """
     p_BC, C = p_BC.double(), len(classes)
-    confidence_B, answer_B = p_BC.max(1)
+    answer_B = p_BC.argmax(1) if answer_B is None else answer_B
+    confidence_B = p_BC.gather(1, answer_B[:, None])[:, 0]
     confidences, right = confidence_B.tolist(), (answer_B == y_B).tolist()
     confusion_CC = torch.bincount(y_B * C + answer_B, minlength=C * C).view(C, C)
     true_C, predicted_C, hit_C = confusion_CC.sum(1), confusion_CC.sum(0), confusion_CC.diag()

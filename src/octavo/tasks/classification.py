@@ -74,6 +74,7 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
     """A class for every text."""
 
     name, purpose, data_key, data_kind = "classification", "classify text", "data", "labelled"
+    train_verb = "classify train"
     run_class = Classifier
     data_help = (
         "sentence-polarity, movie-reviews, or files of labelled texts: label<TAB>text, CSV, JSON lines, or fastText's "

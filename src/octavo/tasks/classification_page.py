@@ -60,14 +60,18 @@ def classification_result(result: Mapping[str, Any]) -> Markup:
         ("calibration error", f"{result['ece']:.4f}: how far confidence is from accuracy, on average"),
         ("examples", f"{result['examples']:,}, none of them used in training or to choose anything"),
     ]
-    classes = [
+    accuracy = score(f"{result['accuracy']:.2%}", f"accuracy, ± {result['standard_error']:.1%} (standard error)")
+    matrix = confusion_matrix(result["classes"], result["confusion"])
+    return section("Accuracy", accuracy, facts(pairs), subsection("Confusion matrix", matrix), table_of_classes(result))
+
+
+def table_of_classes(result: Mapping[str, Any], kind: str = "class", counted: str = "examples") -> Markup:
+    """Precision, recall and F1 of each class."""
+    rows = [
         (c["class"], f"{c['examples']:,}", f"{c['precision']:.3f}", f"{c['recall']:.3f}", f"{c['f1']:.3f}")
         for c in result["per_class"]
     ]
-    accuracy = score(f"{result['accuracy']:.2%}", f"accuracy, ± {result['standard_error']:.1%} (standard error)")
-    by_class = table(("class", "examples", "precision", "recall", "F1"), classes, numeric=range(1, 5))
-    matrix = confusion_matrix(result["classes"], result["confusion"])
-    return section("Accuracy", accuracy, facts(pairs), subsection("Confusion matrix", matrix), by_class)
+    return table((kind, counted, "precision", "recall", "F1"), rows, numeric=range(1, 5))
 
 
 def _mistakes(mistakes: Sequence[Explained]) -> Markup:

@@ -19,7 +19,9 @@ from octavo.tasks.api import open_run
 from octavo.tasks.cost_record import CostReport, CostSettings, Counted, piece_of, report_cost
 from octavo.tasks.run import Run, load
 
-OTHER_TASKS = [spec.name for spec in MODELS.values() if spec.task in ("images", "translation", "masked")]
+COUNTED_TASKS = ("images", "translation", "masked", "tagging")
+RUNS_COUNTED = ("images", "translation", "tagging")  # besides those of language models
+OTHER_TASKS = [spec.name for spec in MODELS.values() if spec.task in COUNTED_TASKS]
 BERT_MILLIONS = {"bert-base": 110, "bert-large": 340}  # of parameters, as published: Devlin et al. 2018
 ROWS = 8  # of a step, where training does not say
 PICTURE = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,5})(?:x([1-9]\d{0,3}))?")
@@ -48,6 +50,12 @@ SIZES: dict[str, dict[str, tuple[Any, str]]] = {  # beside the model's own flags
         "batch": (ROWS, "Texts of a training step."),
         "window": (0, "Tokens of a text; 0: the context."),
     },
+}
+SIZES["tagging"] = {
+    "features": (30_000, "Features of words that are known."),
+    "tags": (17, "How many tags there are."),
+    "batch": (32, "Sentences of a training step."),
+    "window": (24, "Words of a sentence."),
 }
 SIZES_OF_RUN = ("batch", "window", "source", "target")  # which a trained model leaves open
 
@@ -90,10 +98,10 @@ def cost(model: Any, *, measure: bool = False, **settings: Any) -> CostReport:
     if isinstance(model, str) and not ("/" in model or Path(model).exists()):
         find_spec(model)  # which says that there is none, and the nearest one
     run = open_run(model)
-    of_task = run.task in ("images", "translation")
+    of_task = run.task in RUNS_COUNTED
     if not (of_task or isinstance(run, Run)):
         raise UserError(
-            f"the cost of a run is counted for language models, images and translation: {run.name} is a run of "
+            f"the cost of a run is counted for language models, {', '.join(RUNS_COUNTED)}: {run.name} is a run of "
             f"{run.task}; name a model and its settings instead"
         )
     known = SIZES[run.task if of_task else "language"]
@@ -131,6 +139,9 @@ def count_model(name: str, config: Any, asked: CostSettings, **given: Any) -> Co
         return count_bert(config, **given)
     if task == "images":
         return Counted(name, cost_of_config(name, config, image_sizes(**given), Shape(given["batch"])))
+    if task == "tagging":
+        sizes = {"features": given["features"], "tags": given["tags"]}
+        return Counted(name, cost_of_config(name, config, sizes, Shape(given["batch"], given["window"])))
     pair = Sizes(given["source_vocab"] or given["vocab"], given["vocab"], given["languages"])
     pair.check(config.tied)
     return Counted(name, cost_of_config(name, config, pair, pair_shape(pair, **given)))
@@ -164,10 +175,10 @@ def count_run(asked: CostSettings, run: Run | str, batch: int, window: int) -> C
 
 
 def count_task_run(asked: CostSettings, run: Any, batch: int, **lengths: int) -> Counted:
-    """A trained model for images or translation."""
+    """A trained model for images, translation or tagging."""
     loaded: Any = open_run(run)
     sizes = loaded.model.sizes
-    shape = pair_shape(sizes, batch, **lengths) if lengths else Shape(batch)
+    shape = pair_shape(sizes, batch, **lengths) if "source" in lengths else Shape(batch, lengths.get("window", 1))
     return Counted(
         str(loaded.path or loaded.name), cost_of_config(loaded.model_name, loaded.model.config, sizes, shape)
     )

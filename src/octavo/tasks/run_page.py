@@ -63,7 +63,7 @@ def train_command(task: Task[Any, Any], recipe: Recipe, source: Sequence[str], o
     """octavo train with every setting that is not the usual one."""
     name = task.name if task.name == "facts" else recipe.model
     _, usual = task.configs(name)
-    words = ["octavo", *(["classify"] if task.name == "classification" else []), "train", name, *map(str, source)]
+    words = ["octavo", *task.train_verb.split(), name, *map(str, source)]
     said = ("tokenizer",) if task.name == "language" and hasattr(recipe.settings, "tokenizer") else ()
     words += [word for name in said for word in (f"--{name}", getattr(recipe.settings, name))]
     for key, config in usual.items():

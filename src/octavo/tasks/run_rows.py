@@ -15,7 +15,10 @@ from octavo.io.files import thousands
 from octavo.io.run_folder import TENSORS
 
 BITS = "bits/byte"
-SHARES = {"accuracy": "right", "exact_match": "answers exact", "words_accuracy": "masked words right"}
+SHARES = {
+    "accuracy": "right", "exact_match": "answers exact", "words_accuracy": "masked words right",
+    "span_f1": "F1 of spans",
+}  # fmt: skip
 HEADER = 8 << 20  # bytes of a tensor file's header that are read at most
 MOST_LAYERS = 1 << 12
 SETTINGS = {  # where the settings of a run stand in its record, and what they are called in a table

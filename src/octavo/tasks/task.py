@@ -31,6 +31,7 @@ TASKS: dict[str, str] = {  # the module of each: imported when it is asked for, 
     "masked": "octavo.tasks.masked",
     "translation": "octavo.tasks.translation",
     "classification": "octavo.tasks.classification",
+    "tagging": "octavo.tasks.tagging",
     "images": "octavo.tasks.images",
     "facts": "octavo.tasks.facts",
 }
@@ -80,6 +81,8 @@ class Task(Generic[R, D]):
     """Of the named sources that can be the data."""
     takes_file: ClassVar[bool] = True
     """Whether one text file can be the data."""
+    train_verb: ClassVar[str] = "train"
+    """Of the command line, before the model's name."""
     example: ClassVar[str]
     """Flags of an example for help texts, the data in front."""
     run_class: ClassVar[type[TrainedRun]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import glob
 import hashlib
 import tempfile
 import weakref
@@ -23,6 +24,7 @@ from octavo.io.system import read_at
 from octavo.text.chunks import Chunk, Starts, rechunk
 from octavo.text.preprocess import apply
 from octavo.text.reading import STDIN, Errors, checked, is_plain, list_files, read_documents
+from octavo.text.remote import fetch, is_address
 
 Source = str | Path | Sequence[str | Path]
 
@@ -112,11 +114,20 @@ def load_text(
     encoding, notes = check_encoding(encoding), list[str]()
     if errors not in get_args(Errors):
         raise UserError(f"errors must be one of {', '.join(get_args(Errors))}: got {errors!r}")
-    files, skipped = list_files(_resolve(source, notes), errors, encoding)
+    with tempfile.TemporaryDirectory(prefix="octavo-remote-") as copies:
+        return _load(source, field, errors, steps, encoding, notes, Path(copies))
+
+
+def _load(
+    source: Source, field: str, errors: Errors, steps: tuple[str, ...], encoding: str, notes: list[str], copies: Path
+) -> Text:  # fmt: skip
+    """The text; what lies elsewhere is first copied into the folder, which is gone afterwards."""
+    files, skipped = list_files(_resolve(source, notes, copies), errors, encoding)
     notes += [f"passed over {file}" for file in skipped]
     if errors == "raw" and encoding == UTF8:
         notes += [note for file in files if (note := _note_encoding(file))]
-    if len(files) == 1 and is_plain(files[0]) and errors != "replace" and not steps and encoding == UTF8:
+    own = len(files) == 1 and is_plain(files[0]) and copies not in files[0].parents
+    if own and errors != "replace" and not steps and encoding == UTF8:
         path = files[0]  # the user's own file, checked once from end to end
         size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
         text = Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64), tuple(notes))  # noqa: SIM115  it closes it
@@ -147,12 +158,12 @@ def text_of(data: bytes) -> Text:
     return text
 
 
-def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
+def _resolve(source: Source, notes: list[str], copies: Path) -> list[str | Path]:
     """Paths for what the user named; a path that exists comes before a source of the same name."""
     if not isinstance(source, str | Path):
         if not source:
             raise UserError("a corpus needs at least one file, folder or named source")
-        return [path for one in source for path in _resolve(one, notes)]
+        return [path for one in source for path in _resolve(one, notes, copies)]
     from octavo.datasets import sources  # imported late: most corpora are plain files
 
     name = str(source)
@@ -160,6 +171,10 @@ def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
         if name in sources.SOURCES:
             notes.append(f"{name} is both a path here and a named source; the path was read")
         return [source]
+    if is_address(name):
+        return list(fetch(name, copies / str(len(list(copies.iterdir())))))
+    if matches := sorted(glob.glob(name, recursive=True)):  # a pattern in quotes, which the shell left alone
+        return list(matches)
     if name not in sources.SOURCES:
         known = [one.name for one in sources.SOURCES.values() if one.kind == "text"]
         advice = did_you_mean(name, [*known, *_files_beside(Path(name))], f"text sources are {', '.join(known)}")

@@ -74,8 +74,8 @@ def read_documents(
         first = np.zeros(1, np.int64)
         yield from _joined(Chunk(document, first) for document in documents if document)
     elif path.suffix.lower() == SUFFIX:
-        documents = tokens_as_text(path)
-        yield from _joined(chunk for one in documents for chunk in _one_document(one, str(path), errors, sniff=False))
+        encoded = tokens_as_text(path)
+        yield from _joined(chunk for one in encoded for chunk in _one_document(one, str(path), errors, sniff=False))
     else:
         yield from _one_document(_as_utf8(stream(path), str(path), errors, encoding), str(path), errors)
 

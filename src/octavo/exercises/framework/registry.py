@@ -31,9 +31,9 @@ TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOP
         "linear_recurrence",
     ),
     "Language models": (
-        "ngrams", "ngram_sequences", "partial_matching", "context_weighting", "forward_algorithm", "vector_bigram",
-        "fixed_context", "characters_or_words", "shakespeare_characters", "greedy_decoding", "greedy_tables",
-        "perplexity", "two_passages", "preprocessing",
+        "ngrams", "ngram_sequences", "partial_matching", "context_weighting", "forward_algorithm", "linear_chain",
+        "vector_bigram", "fixed_context", "characters_or_words", "shakespeare_characters", "greedy_decoding",
+        "greedy_tables", "perplexity", "two_passages", "preprocessing",
     ),
     "Networks and pretraining": (
         "cross_entropy", "hidden_layer", "deep_averaging", "bert_parameters", "self_supervision", "pretraining_tasks",

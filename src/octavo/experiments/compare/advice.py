@@ -48,7 +48,7 @@ def rank_rows(rows: Sequence[CompareRow], blocks: BlockCosts = BlockCosts()) -> 
     order = sorted(rows, key=lambda row: (row.bits_per_byte is None, row.bits_per_byte or 0.0))
     best = next((row.model for row in order if _usable(row)), None)
     marked = [replace(row, best=row.model == best) for row in mark_dominated(order)]
-    return tuple(_beside(row, above, blocks) for row, above in zip(marked, [None, *marked[:-1]], strict=True))
+    return tuple(_beside(row, above, blocks) for row, above in zip(marked, [None, *marked], strict=False))
 
 
 def _beside(row: CompareRow, above: CompareRow | None, blocks: BlockCosts) -> CompareRow:

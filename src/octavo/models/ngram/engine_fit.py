@@ -22,11 +22,16 @@ TABLES = "tables"  # the folder of the files that the model's tables are mapped 
 def fit_tokens(engine: Engine, stages: Stages, tokens: Path, config: NGramConfig, tokenizer: Tokenizer) -> NGram:
     """Count a file of token ids and estimate the model."""
     model = NGram(config, tokenizer.vocab, tokenizer.newline)
-    dtype = id_type(tokenizer)
-    source = TokenFile(str(tokens.absolute()), dtype.str, tokens.stat().st_size // dtype.itemsize)
+    source = token_file(tokens, tokenizer)
     with progress(f"counting {config.order}-grams on {engine.name}", config.order + 2, "stages") as advance:
         count_windows(engine, stages, source, config.order, vocabulary_of(model), advance)
         return fit_counts(engine, stages, model, advance)
+
+
+def token_file(path: Path, tokenizer: Tokenizer) -> TokenFile:
+    """A file of the tokenizer's ids."""
+    dtype = id_type(tokenizer)
+    return TokenFile(str(path.absolute()), dtype.str, path.stat().st_size // dtype.itemsize)
 
 
 def vocabulary_of(model: NGram) -> Vocabulary:

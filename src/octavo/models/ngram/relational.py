@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 WINDOWS_BATCH = 1 << 19  # windows made at once
-PART_TOKENS = 1 << 24  # tokens that one machine of a cluster turns into windows at a time
+PART_TOKENS = 1 << 22  # tokens that one core of a cluster turns into windows at a time
 COUNTS_OF_COUNTS = "counts_of_counts"
 
 
@@ -48,7 +48,8 @@ class TokenFile:
     def parts(self) -> list[str]:
         """Descriptions of parts that can be read by themselves."""
         starts = range(0, self.tokens, PART_TOKENS)
-        return [json.dumps({**asdict(self), "start": start}) for start in starts]
+        stops = (min(start + PART_TOKENS, self.tokens) for start in starts)
+        return [json.dumps({**asdict(self), "start": a, "stop": b}) for a, b in zip(starts, stops, strict=True)]
 
 
 def level_name(k: int) -> str:
@@ -67,9 +68,8 @@ def read_windows(part: str, order: int, vocabulary: Vocabulary) -> Iterator[pyar
     """The windows that begin in a part of a token file."""
     about = json.loads(part)
     x_N = np.memmap(about["path"], about["dtype"], "r", shape=(about["tokens"],))
-    last = min(about["start"] + PART_TOKENS, len(x_N))
-    for start in range(about["start"], last, WINDOWS_BATCH):
-        stop = min(start + WINDOWS_BATCH, last)
+    for start in range(about["start"], about["stop"], WINDOWS_BATCH):
+        stop = min(start + WINDOWS_BATCH, about["stop"])
         yield windows_batch(np.asarray(x_N[start : stop + order - 1]), stop - start, order, vocabulary)
 
 
