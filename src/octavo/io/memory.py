@@ -25,6 +25,11 @@ def available() -> int:
     return max(0, min(_of_machine(), _of_process(), _of_group()))
 
 
+def is_large(size: int) -> bool:
+    """Whether so many bytes are more than half of the memory at hand: such tables stay in files."""
+    return size > available() / 2
+
+
 def _of_machine() -> int:
     try:
         with open("/proc/meminfo", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files: written one by one, read into memory of their own."""
+"""Tensors in safetensors files: written one by one, read into memory of their own or mapped."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
+from octavo.io import memory
 from octavo.io.integrity import write_hashed
-from octavo.io.memory import expect_random_access
 from octavo.io.progress import progress
 from octavo.io.run_folder import TENSORS
 
@@ -52,18 +52,18 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a folder, each in memory of its own."""
+    """The tensors of a folder, each in memory of its own; where they would take most of it, mapped from their file."""
     try:
         # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
         mapped = safetensors.torch.load_file(path / TENSORS)
         large = sum(tensor.nbytes for tensor in mapped.values())
+        if memory.is_large(large):
+            return {current_tensor_name(key): tensor.to(_computed_dtype(tensor)) for key, tensor in mapped.items()}
         found = {}
         shown = large >= PROGRESS_BYTES
         with progress("reading the model", large, "bytes") if shown else nullcontext(lambda amount: None) as advance:
             for key, tensor in mapped.items():
-                # Half precision saves room on the disk, and is computed with in single.
-                dtype = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
-                own = expect_random_access(torch.empty_like(tensor, dtype=dtype))
+                own = memory.expect_random_access(torch.empty_like(tensor, dtype=_computed_dtype(tensor)))
                 found[current_tensor_name(key)] = own.copy_(tensor)
                 advance(tensor.nbytes)
         return found
@@ -71,6 +71,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise UserError(f"{path / TENSORS} is damaged or foreign: {error}; train the run again") from error
+
+
+def _computed_dtype(tensor: Tensor) -> torch.dtype:
+    """Half precision saves room on the disk, and is computed with in single."""
+    return torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
 
 
 def current_tensor_name(name: str) -> str:

@@ -12,15 +12,16 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
-from octavo.io.memory import give_back
+from octavo.io import memory
 from octavo.models.ngram import estimators as estimate
 from octavo.models.ngram.config import NGramConfig
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import Weights
 from octavo.models.ngram.partial_matching import PartialMatching
 from octavo.models.ngram.session import NGramSession
+from octavo.models.ngram.sorted_search import SortedSearch, check_sorted
 from octavo.models.ngram.sums import check_probabilities
-from octavo.models.ngram.trie import Index
+from octavo.models.ngram.trie import CHUNK, Index, index_bytes
 
 MIN_RELEASED = 1 << 22  # tokens or n-grams: below, memory that is released would only be allocated again
 MOST_NODES = (1 << 31) - 2  # nodes are 32-bit integers
@@ -46,7 +47,7 @@ class NGram(LanguageModel[Tensor]):
         self.newline = sentence_end(config.sentences, newline)
         for name, dtype in DTYPES.items():
             self.register_buffer(name, torch.empty(0, dtype=dtype))
-        self._index: Index | None = None
+        self._index: Index | SortedSearch | None = None
         self._words_V: Tensor | None = None
 
     @classmethod
@@ -62,7 +63,7 @@ class NGram(LanguageModel[Tensor]):
         """Count x_N, in which the begin token opens every sequence, and estimate."""
         model = cls(config, vocab, newline)
         if len(x_N) >= MIN_RELEASED:
-            give_back()  # what tokenising took
+            memory.give_back()  # what tokenising took
         levels = count_ngrams(x_N, config.order, Vocabulary(vocab, model.begin, model.newline), workspace, report)
         model._assemble(model._estimated(levels))
         return model
@@ -80,7 +81,7 @@ class NGram(LanguageModel[Tensor]):
             yield level, weights
             del level, weights
             if many:
-                give_back()
+                memory.give_back()
             k += 1  # noqa: SIM113
 
     def estimator(self) -> estimate.Estimator:
@@ -137,10 +138,14 @@ class NGram(LanguageModel[Tensor]):
         check_probabilities(self)
 
     @property
-    def index(self) -> Index:
-        """The look-up table, made when it is first needed."""
-        if self._index is None or self._index.table_S.device != self.word_M.device:
-            self._index = Index.build(self.first_C[:-1], self.word_M, self.vocab)
+    def index(self) -> Index | SortedSearch:
+        """The look-up table, made when it is first needed; where it would take most of the memory, none is made."""
+        if self._index is None or self._index.device != self.word_M.device:
+            if self.word_M.device.type == "cpu" and memory.is_large(index_bytes(len(self.word_M))):
+                check_sorted(self.first_C, self.word_M)
+                self._index = SortedSearch(self.first_C, self.word_M, self.vocab)
+            else:
+                self._index = Index.build(self.first_C[:-1], self.word_M, self.vocab)
         return self._index
 
     @property
@@ -218,7 +223,9 @@ class NGram(LanguageModel[Tensor]):
 
     def session(self, state: Tensor, tokens: int = 1 << 30) -> Session[Tensor]:
         """In numpy, where the model is on a CPU."""
-        return NGramSession(self, state) if state.device.type == "cpu" else Session(self, state)
+        if state.device.type == "cpu" and isinstance(self.index, Index):
+            return NGramSession(self, state, self.index)
+        return Session(self, state)
 
     def distribution(self, state_BK: Tensor) -> Tensor:
         """p_BV of the next token: what continues each context, times the gammas of all longer contexts."""
@@ -310,7 +317,7 @@ def check_tree(first_C: Tensor, word_M: Tensor, vocab: int) -> None:
         len(first_C) >= 2
         and first_C[:2].tolist() == [1, 1 + vocab]
         and int(first_C[-1]) == len(word_M)
-        and bool((first_C.diff() >= 0).all())
+        and all(bool((first_C[i : i + CHUNK + 1].diff() >= 0).all()) for i in range(0, len(first_C), CHUNK))
         and 0 <= int(word_M.min()) <= int(word_M.max()) < vocab
     )
     if not whole:

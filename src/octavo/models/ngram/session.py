@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.core import Session
-from octavo.models.ngram.trie import NODE_BITS, ODD, STEP_BITS
+from octavo.models.ngram.trie import NODE_BITS, ODD, STEP_BITS, Index
 
 if TYPE_CHECKING:
     from octavo.models.ngram.model import NGram
@@ -25,13 +25,13 @@ Array = NDArray[Any]
 class NGramSession(Session[Tensor]):
     """Looks contexts up in the model's own tables; the state is the model's."""
 
-    def __init__(self, model: NGram, state: Tensor) -> None:
+    def __init__(self, model: NGram, state: Tensor, index: Index) -> None:
         super().__init__(model, state)
+        self.index = index
         self.vocab, self.none, self.order = model.vocab, model.none, model.config.order
         self.first_C, self.word_M = model.first_C.numpy(), model.word_M.numpy()
         self.alpha_M, self.gamma_C, self.words_V = model.alpha_M.numpy(), model.gamma_C.numpy(), model.words_V.numpy()
         self.newline, self.begun_K = model.newline, model.begun(state.device).numpy()
-        index = model.index
         self.table_S, self.homes = index.table_S.numpy(), index.homes
         self.half, self.mask = index.key_bits // 2, (1 << index.key_bits) - 1
         self.steps_F = np.arange(index.farthest + 1)
@@ -47,7 +47,7 @@ class NGramSession(Session[Tensor]):
         return torch.from_numpy(self._distribution(state_BK))
 
     def fork(self) -> NGramSession:
-        return NGramSession(self.model, self.state)  # type: ignore[arg-type]
+        return NGramSession(self.model, self.state, self.index)  # type: ignore[arg-type]
 
     def _next(self, state_BK: Array, x_B: Array) -> Array:
         """The state after x_B: each context, one word longer."""

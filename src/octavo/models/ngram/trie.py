@@ -19,7 +19,7 @@ NODE_BITS = 31
 STEP_BITS = 10  # a key lies at most so many steps (a power of two) behind its home slot
 REST_BITS = 63 - NODE_BITS - STEP_BITS
 EMPTY = -1
-CHUNK = 1 << 20  # nodes entered at once
+CHUNK = 1 << 20  # nodes entered or checked at once
 FEW = 1 << 17  # slots read at once where queries are few
 MANY_UNKNOWN = 0.7  # where fewer of the contexts than this are known, only those are searched
 
@@ -39,6 +39,10 @@ class Index:
     vocab: int
     none: int  # the answer for what is not there
     farthest: int = 0  # steps of the key that lies farthest from its home
+
+    @property
+    def device(self) -> torch.device:
+        return self.table_S.device
 
     @staticmethod
     def build(first_C: Tensor, word_M: Tensor, vocab: int) -> Index:
@@ -112,6 +116,11 @@ class Index:
         mixed = mixed ^ (mixed >> half)
         rest = mixed // self.homes
         return mixed - rest * self.homes, rest << STEP_BITS
+
+
+def index_bytes(nodes: int) -> int:
+    """How much memory the table of so many nodes takes."""
+    return 8 * SLOTS_PER_NODE * nodes
 
 
 def parents(first_C: Tensor, node_m: Tensor) -> Tensor:
