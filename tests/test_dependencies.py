@@ -19,7 +19,10 @@ UNDECLARED = {
     "onnxscript": "torch.onnx needs it: in the extra, although no line imports it by name",
     "tensorboard": "torch.utils.tensorboard needs it: an extra, although no line imports it by name",
 }
-TOO_LARGE_FOR_DEVELOPERS = {"pyspark": "450 MB, and it needs Java: make test-spark installs it"}
+TOO_LARGE_FOR_DEVELOPERS = {
+    "pyspark": "450 MB, and it needs Java: make test-spark installs it",
+    "ray": "200 MB: make test-ray installs it",
+}
 EXTRAS_FOR_PEOPLE = {
     "course",
     "dev",

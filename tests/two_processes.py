@@ -1,7 +1,8 @@
-"""What tests/training/test_distributed.py has two processes do, one thing after the other, under torchrun."""
+"""What tests/training/test_distributed.py has two nodes do, one process each, one thing after the other."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ def cut_off(where: int, train: Any, *arguments: Any, **settings: Any) -> None:
 if __name__ == "__main__":
     text, folder = Path(sys.argv[1]), Path(sys.argv[2])
 
+    assert os.environ["GROUP_WORLD_SIZE"] == "2", "there must be two nodes, not two processes of one"
     dist.init_process_group("gloo")
     octavo.train("gru", text, out=folder / "two", **SETTINGS)
     for name in ("two-dropped", "two-dropped-again"):

@@ -22,13 +22,14 @@ import pytest
 from rich.console import Console
 
 import octavo
+from comparing import quiet, untimed
 from html_pages import sentences
 from octavo.cli import main
 from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
 from octavo.experiments import executor
 from octavo.experiments.cell import Cell, Outcome, describe_texts, execute
-from octavo.experiments.compare import CompareRow, Comparison, read_comparison
+from octavo.experiments.compare import CompareRow, read_comparison
 from octavo.experiments.progress import LiveProgress, Progress, time_left
 from octavo.experiments.runner import Runner, Store, failures, locked_folder
 from octavo.experiments.scale import ScalePlan, ScalePoint
@@ -38,7 +39,6 @@ from octavo.io.progress import show_left
 from octavo.text import open_corpus
 
 PLAN = ScalePlan((0.25, 0.5, 1.0))
-MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to find the processes of a run")
 WORKER = [sys.executable, "-c", executor.LAUNCH]
 
@@ -48,16 +48,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("corpus") / "rain.txt"
     path.write_text(sentences(300), encoding="utf-8")
     return path
-
-
-def quiet() -> Progress:
-    return Progress(io.StringIO())
-
-
-def untimed(comparison: Comparison) -> dict[str, dict[str, Any]]:
-    """The rows without what a clock has measured."""
-    rows = {row.model: plain_json(row) for row in comparison}
-    return {model: {key: row[key] for key in row if key not in MEASURED_TIMES} for model, row in rows.items()}
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 300.0) -> None:  # a busy machine takes its time

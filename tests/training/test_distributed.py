@@ -1,10 +1,11 @@
-"""Several processes train as one does: the same losses at the same batch, and runs that any number can go on with."""
+"""Several processes, on one node or two, train as one does: the same losses, and runs any number can resume."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from two_processes import GPT, SETTINGS, cut_off
 
 TESTS = Path(__file__).parents[1]
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+NODE = [*LAUNCH[:3], "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--local-addr", "127.0.0.1"]
 CLOSE = 1e-4
 CLOSE_IN_BFLOAT16 = 1e-3  # torch's Muon orthogonalises in bfloat16, and shards add its products up in another order
 
@@ -37,7 +39,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs by one process, by two, and by one after the other."""
+    """Runs by one process, by two, and by one after the other; the two are on two nodes of this machine."""
     folder = tmp_path_factory.mktemp("runs")
     octavo.train("gru", text, out=folder / "one", **SETTINGS)
     octavo.train("gru", text, out=folder / "one-dropped", **SETTINGS, dropout=0.3)
@@ -55,12 +57,28 @@ def folder(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
         "PYTHONWARNINGS": "error::UserWarning,error::FutureWarning",
     }
-    done = subprocess.run(
-        [*LAUNCH, str(TESTS / "two_processes.py"), str(text), str(folder)], env=environment, capture_output=True,
-        text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_on_two_nodes([str(TESTS / "two_processes.py"), str(text), str(folder)], environment)
     return folder
+
+
+def run_on_two_nodes(words: list[str], environment: dict[str, str]) -> None:
+    """What each of two nodes starts: an agent of torchrun with one process, which finds the other at an address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [*NODE, "--rdzv-endpoint", address, *words]
+    agents = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        for agent in agents:
+            _, said = agent.communicate(timeout=180)
+            assert agent.returncode == 0, said[-3000:]
+    finally:
+        for agent in agents:
+            agent.kill()
+            agent.wait()
 
 
 def losses(run: Path) -> list[float]:
@@ -84,7 +102,7 @@ def held_out(run: Path) -> list[float]:
      ("shards-muon", "one-muon", CLOSE_IN_BFLOAT16), ("two-gpt", "one-gpt", CLOSE),
      ("shards-gpt", "one-gpt", CLOSE_IN_BFLOAT16)],
 )  # fmt: skip
-def test_two_processes_have_the_losses_of_one_at_the_same_batch(
+def test_two_processes_on_two_nodes_have_the_losses_of_one_at_the_same_batch(
     several: str, one: str, close: float, folder: Path
 ) -> None:
     assert read_record(folder / several)["training"]["processes"] == 2

@@ -6,6 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from octavo.cli.cells import output_of_part
 from octavo.cli.flags import Corpora
 from octavo.cli.output import Output, print_wrapped
 from octavo.errors import UserError
@@ -15,13 +16,19 @@ from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.proof import describe_proof
 from octavo.experiments.compare.rows import ADAPTIVE_MARK, NOT_PROVED, CompareRow, Comparison
 from octavo.experiments.compare.run import open_comparison
+from octavo.experiments.division import Division
+from octavo.experiments.execution import Execution
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
 
 
 def compare(
-    corpus: Corpora, settings: CompareConfig = CompareConfig(), out: str | None = None, jobs: int = 1  # noqa: B008
-) -> Output:  # fmt: skip
+    corpus: Corpora,
+    settings: CompareConfig = CompareConfig(),  # noqa: B008
+    execution: Execution = Execution(),  # noqa: B008
+    division: Division = Division(),  # noqa: B008
+    out: str | None = None,
+) -> Output:
     """Train every model on your text, each within a budget, and see which is best and what it costs.
 
     From a bag of bytes over n-grams, recurrent networks and transformers to their mixture, and general compressors
@@ -34,13 +41,16 @@ def compare(
 
     Args:
         settings: What is compared.
+        execution: Where the models are trained.
+        division: One job for each model.
         out: The folder for the page and the runs; by default runs/compare-NAME.
-        jobs: How many models to work on at a time, each in a process of its own with its share of the cores.
     """
     if not corpus:
         raise UserError("name a text to compare models on: octavo compare book.txt, or octavo compare shakespeare")
-    comparing = open_comparison(list(corpus), out=out, jobs=jobs, **vars(settings))
-    comparison, page = comparing.run(), comparing.place.folder / REPORT
+    comparing = open_comparison(list(corpus), out=out, execution=execution, cell=division.run_cell, **vars(settings))
+    if (divided := output_of_part(comparing, division)) is not None:
+        return divided
+    comparison, page = comparing.run(division.collect), comparing.place.folder / REPORT
     final = [comparison]
 
     def prove() -> Comparison:

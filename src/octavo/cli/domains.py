@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.cells import output_of_part
 from octavo.cli.flags import Encoding
 from octavo.cli.output import Output, note, print_table
+from octavo.experiments.division import Division
 from octavo.experiments.domains import Domains
-from octavo.experiments.domains import domains as score_domains
 from octavo.experiments.domains.result import show_gap
-from octavo.experiments.domains.run import STEPS
+from octavo.experiments.domains.run import STEPS, DomainsExperiment, DomainsRequest
 from octavo.experiments.domains.scoring import GROUPS, MARK, gap
+from octavo.experiments.execution import Execution
 from octavo.experiments.table import table_text
 from octavo.io.encoding import UTF8
 from octavo.io.run_folder import REPORT
@@ -30,8 +33,9 @@ def domains(
     out: str = "runs/domains",
     budget: str = "30s",
     seed: int = 0,
-    jobs: int = 1,
     encoding: Encoding = UTF8,
+    execution: Execution = Execution(),  # noqa: B008
+    division: Division = Division(),  # noqa: B008
 ) -> Output:
     """Perplexity and bits per byte of models on excerpts of two texts, and which words cause the difference.
 
@@ -48,12 +52,14 @@ def domains(
         out: The folder for the page, and for the runs that are trained.
         budget: How long each neural model may train.
         seed: For the training.
-        jobs: How many models to work on at a time, each in a process of its own.
+        execution: Where the models are trained.
+        division: One job for each model.
     """
-    found = score_domains(
-        runs, texts=texts, bytes=bytes, preprocess=preprocess, out=out, budget=budget, seed=seed, jobs=jobs,
-        encoding=encoding,
-    )  # fmt: skip
+    request = DomainsRequest(list(runs), list(texts), bytes, preprocess, Path(out), budget, seed, encoding)
+    experiment = DomainsExperiment(request, execution, cell=division.run_cell)
+    if (divided := output_of_part(experiment, division)) is not None:
+        return divided
+    found = experiment.run(division.collect)
     note(*(f"{name} failed: {error}" for name, error in found.failed.items()))
     result = found.to_json() | {"page": str(found.folder / REPORT)}
     return Output(result, lambda: _print_result(found), failed=bool(found.failed))

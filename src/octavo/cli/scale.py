@@ -10,12 +10,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from octavo.cli.cells import output_of_part
 from octavo.cli.flags import TEXTS, Corpora, command, run_command
 from octavo.cli.output import Output, note
+from octavo.experiments.division import Division
+from octavo.experiments.execution import Execution
 from octavo.experiments.scale.page import failure_lines, summary
 from octavo.experiments.scale.power_law import CONFIDENCE
 from octavo.experiments.scale.result import Scaling
-from octavo.experiments.scale.run import BUDGET, EVALUATIONS, HELD_OUT_BYTES, QUICK, QUICK_BUDGET, ScalePlan, scale
+from octavo.experiments.scale.run import (
+    BUDGET,
+    EVALUATIONS,
+    HELD_OUT_BYTES,
+    QUICK,
+    QUICK_BUDGET,
+    ScaleExperiment,
+    ScalePlan,
+    ScaleRequest,
+)
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
 from octavo.models import find_spec, preset
@@ -58,22 +70,24 @@ def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
         "held_out": (HELD_OUT_BYTES, "Score at most so many bytes of the held-out text."),
         "device": ("auto", "auto, cpu or cuda."),
         "quick": (False, "Fewer and shorter trainings, 3 s each: done in about a minute."),
-        "jobs": (1, "How many trainings run at a time, each in a process of its own with its share of the cores."),
+        "execution": (Execution(), "Where the models are trained."),
+        "division": (Division(), "One job for each training."),
         "out": (f"runs/scale-{model}", "The folder for the results and the page."),
     }  # fmt: skip
 
-    def verb(corpus: tuple[str, ...], plan: ScalePlan, quick: bool, out: str, **given: Any) -> Output:
+    def verb(
+        corpus: tuple[str, ...], plan: ScalePlan, quick: bool, out: str, execution: Execution, division: Division,
+        **given: Any,
+    ) -> Output:  # fmt: skip
         configs = {name: given.pop(name) for name in usual_configs}
         settings = {key: value for name, one in configs.items() for key, value in _changed(one, usual_configs[name])}
-        if steps:
-            settings = {"budget": configs["loop"].budget, **settings}
-        elif order_given:
+        settings.pop("budget", None)
+        if order_given and not steps:
             settings["order"] = configs["config"].order
+        given |= {"budget": configs["loop"].budget} if steps else {}
         command = shlex.join(["octavo", "scale", *argv])
-        found = scale(model, list(corpus), plan=plan, out=out, command=command, **given, **settings)
-        note(*found.notes)
-        note(*failure_lines(found))
-        return Output(found.to_json, lambda: _print_result(found, Path(out) / REPORT), failed=bool(found.failed))
+        request = ScaleRequest(model, list(corpus), plan=plan, out=out, command=command, settings=settings, **given)
+        return _run(ScaleExperiment(request, execution, cell=division.run_cell), division)
 
     about = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
 
@@ -81,6 +95,16 @@ def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
 
     Stopped (Ctrl-C) or killed, the same command resumes it."""
     return command(verb, about, flags, {"corpus": (Corpora, TEXTS)})
+
+
+def _run(experiment: ScaleExperiment, division: Division) -> Output:
+    if (divided := output_of_part(experiment, division)) is not None:
+        return divided
+    found = experiment.run(division.collect)
+    note(*found.notes)
+    note(*failure_lines(found))
+    page = experiment.runner.store.folder / REPORT
+    return Output(found.to_json, lambda: _print_result(found, page), failed=bool(found.failed))
 
 
 def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:

@@ -23,6 +23,7 @@ from typing import Protocol
 
 from octavo.experiments.cell import Cell, Outcome, execute
 from octavo.experiments.progress import Progress
+from octavo.models.parts.checks import check_positive
 
 # A worker that is stopped while it still imports ends without a traceback.
 LAUNCH = "try:\n from octavo.experiments.executor import work; work()\nexcept KeyboardInterrupt: raise SystemExit(130)"
@@ -32,6 +33,10 @@ STOP_SECONDS = 60.0  # that stopped workers may take for their checkpoints
 class Executor(Protocol):
     """Executes cells somewhere, and gives their outcomes in the order in which they are finished."""
 
+    @property
+    def jobs(self) -> int:
+        """How many cells it executes at a time."""
+
     def execute(self, cells: Iterable[Cell], folder: Path, progress: Progress) -> Iterator[Outcome]:
         """Take cells one by one, as soon as there is room for them; `folder` is the experiment's."""
 
@@ -39,11 +44,19 @@ class Executor(Protocol):
 class ThisProcess:
     """One cell after the other, here."""
 
+    jobs = 1
+
     def execute(self, cells: Iterable[Cell], folder: Path, progress: Progress) -> Iterator[Outcome]:
         for cell in cells:
             with redirect_stderr(progress.stream):
                 outcome = execute(cell, folder)
             yield outcome
+
+
+def local_executor(jobs: int) -> Executor:
+    """So many cells at a time on this machine."""
+    check_positive("jobs", jobs, 2)
+    return ThisProcess() if jobs == 1 else Workers(jobs)
 
 
 class Workers:

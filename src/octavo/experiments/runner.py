@@ -21,8 +21,8 @@ from typing import Any
 from octavo import __version__
 from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
-from octavo.experiments.cell import FINISHED, Cell, Outcome
-from octavo.experiments.executor import Executor, ThisProcess, Workers
+from octavo.experiments.cell import FAILED, FINISHED, Cell, Outcome
+from octavo.experiments.executor import Executor, local_executor
 from octavo.experiments.progress import Progress
 from octavo.io.files import write_text
 from octavo.io.json_text import parse_json, read_json_file
@@ -30,7 +30,6 @@ from octavo.io.lock import locked
 from octavo.io.partial_files import delete_folder, is_part, sweep_all
 from octavo.io.run_folder import COMPARISON, CONFIG
 from octavo.io.system import is_device
-from octavo.models.parts.checks import check_positive
 
 HEADER, CELLS = "experiment.json", "cells"
 FORMAT = 2  # 1 was octavo 0.1's, one file for each kind of experiment
@@ -99,6 +98,14 @@ class Store:
         except (UserError, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             return None
         return outcome if is_whole else None
+
+    def stored(self, cell: Cell, check: Callable[[Outcome], object] = lambda outcome: None) -> Outcome | None:
+        """The outcome of just this cell, if it is finished or has failed."""
+        record = self._read(cell.key)
+        is_ours = record.get("cell") == plain_json(cell) and record.get("sha256") == digest_of(record)
+        if is_ours and record.get("status") == FAILED:
+            return Outcome.of(record)
+        return self.find(cell, check)
 
     def start(self, cell: Cell) -> None:
         """Note that a cell is being executed; a run that was trained in another way is removed first."""
@@ -197,10 +204,9 @@ class Runner:
         """`count`: how many cells there are in all; `command`: what resumes them; `expected`: how many seconds a cell
         may take beside its budget, before such a one is finished; `check` refuses a stored outcome that is damaged.
         """
-        check_positive("jobs", jobs, 2)
         self.store, self.progress, self.rows, self.jobs = store, progress, rows, jobs
         self.count, self.command = count, command
-        self.executor: Executor = executor or (ThisProcess() if jobs == 1 else Workers(jobs))
+        self.executor: Executor = executor or local_executor(jobs)
         self.outcomes: Outcomes = {}
         self.begun = 0
         self.overhead: dict[str, list[float]] = {}  # of each model: seconds beside its budget
@@ -221,6 +227,20 @@ class Runner:
         with self.stoppable():
             for outcome in self.executor.execute(self._begin(left), self.store.folder, self.progress):
                 self.finish(outcome)
+        return {cell.key: self.outcomes[cell.key] for cell in cells}
+
+    def collect(self, cells: Sequence[Cell]) -> Outcomes:
+        """The outcomes of cells that other commands have executed, failed ones among them; nothing is executed."""
+        stored = {cell.key: self.store.stored(cell, self.check) for cell in cells}
+        missing = [key for key, outcome in stored.items() if outcome is None]
+        if missing:
+            raise UserError(
+                f"{len(missing)} of {len(cells)} cells are not finished in {self.store.folder}: {', '.join(missing)}; "
+                "run their commands, which --cells prints, or leave --collect out"
+            )
+        self.outcomes |= {key: outcome for key, outcome in stored.items() if outcome is not None}
+        self.begun += len(cells)
+        self.progress.show_rows(self.rows(self.outcomes))
         return {cell.key: self.outcomes[cell.key] for cell in cells}
 
     @contextmanager

@@ -135,6 +135,21 @@ def parts_of_mixture(
     return found
 
 
+def why_no_mixture(parts: Sequence[str], families: Sequence[str], unmeasured: Sequence[str]) -> str:
+    """Why a mixture cannot be made of the parts that are there; some networks may be there without a result."""
+    if families:
+        return f"a mixture of {', '.join(families)} needs one of them; add to --models"
+    if unmeasured:
+        return (
+            "a mixture chooses its networks by validation chunks, for which the training text is too short: "
+            f"{', '.join(unmeasured)} could not be measured; give more text"
+        )
+    return (
+        "a mixture needs an n-gram and a network, or two networks, with one tokenizer: "
+        f"{', '.join(parts) or 'none'} can be had; add to --models"
+    )
+
+
 KIND = "comparison"
 DEFAULT_BUDGET, QUICK_BUDGET = "60s", "21s"  # of training, for a neural model
 MIN_SCORED_BYTES = 1 << 18  # of held-out text: all of most texts
@@ -284,10 +299,13 @@ class Place:
         """What is stored of the comparison; the folder may hold its text already."""
         return Store.open(self.folder, KIND, common, differs, (OWN_TEXT,))
 
-    def command(self, config: CompareConfig, jobs: int = 1) -> str:
-        """Reproduces the comparison, or resumes it."""
-        words = [*flags_of(config), *(["--jobs", str(jobs)] if jobs > 1 else [])]
-        return shlex.join(["octavo", "compare", *self.sources, *words, "--out", str(self.folder)])
+    def command(self, config: CompareConfig, where: Sequence[str] = ()) -> str:
+        """The words that reproduce the comparison, as a shell takes them."""
+        return shlex.join(self.words(config, where))
+
+    def words(self, config: CompareConfig, where: Sequence[str] = ()) -> list[str]:
+        """The words that reproduce the comparison, or resume it; `where` says where it is executed."""
+        return ["octavo", "compare", *self.sources, *flags_of(config), *where, "--out", str(self.folder)]
 
 
 def place_of(text: Text, out: str | Path | None) -> Place:

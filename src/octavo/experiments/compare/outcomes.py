@@ -10,13 +10,44 @@ from statistics import fmean, harmonic_mean
 from typing import Any
 
 from octavo.experiments.cell import Outcome
+from octavo.experiments.compare.config import Candidate
 from octavo.experiments.compare.intervals import t_interval
-from octavo.experiments.compare.rows import CompareRow
+from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, CompareRow
+from octavo.scoring.proof import failure_in_words, is_proved
 
 
 def key_of(name: str, seed: int) -> str:
     """The key of a candidate's cell of a seed."""
     return name if seed == 0 else f"{name}-seed{seed}"
+
+
+def row_of(candidate: Candidate, outcomes: Mapping[str, Outcome], seeds: int) -> CompareRow | None:
+    """The row of a candidate whose cells are all there."""
+    keys = [key_of(candidate.name, seed) for seed in range(seeds)]
+    found = [outcomes[key] for key in keys if key in outcomes]
+    complete = candidate.family in (COMPRESSOR, PRETRAINED) or not candidate.is_random or len(found) == len(keys)
+    if not found or not complete:
+        return None
+    error = next((one.error for one in found if one.error is not None), None)
+    if error is not None:
+        return CompareRow(candidate.name, candidate.title, candidate.family, error=error)
+    rows = [replace(CompareRow.of(one.value["row"]), flops=total_flops(one, outcomes)) for one in found]
+    row = mean_row(rows) if len(rows) > 1 else rows[0]
+    proof = outcomes.get(f"proof-{candidate.name}")
+    if proof is None or proof.error is not None or is_proved(proof.value["proof"]):
+        return row
+    return replace(row, bits_per_byte=None, low=None, high=None, error=failure_in_words(proof.value["proof"]))
+
+
+def block_bits_of(names: Sequence[str], outcomes: Mapping[str, Outcome], seeds: int) -> dict[str, list[list[float]]]:
+    """What each model paid for the blocks of the held-out text, seed by seed."""
+    bits = {}
+    for name in names:
+        keys = [key for seed in range(seeds) if (key := key_of(name, seed)) in outcomes]
+        found = [outcomes[key].value.get("block_bits", ()) for key in keys]
+        if found and all(found):
+            bits[name] = [[math.inf if part is None else part for part in bits_K] for bits_K in found]
+    return bits
 
 
 def mean_row(rows: Sequence[CompareRow]) -> CompareRow:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,21 +15,32 @@ from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, identity_of, last_part, open_texts
 from octavo.experiments.compare.advice import Evidence, advice, rank_rows
 from octavo.experiments.compare.compressors import MAX_KNOWN_BYTES
-from octavo.experiments.compare.config import Candidate, CompareConfig, Text, parts_of_mixture, place_of
+from octavo.experiments.compare.config import (
+    Candidate,
+    CompareConfig,
+    Place,
+    Text,
+    parts_of_mixture,
+    place_of,
+    why_no_mixture,
+)
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.forecast import PAGE_SECONDS, expected_seconds
 from octavo.experiments.compare.intervals import BlockCosts
-from octavo.experiments.compare.outcomes import key_of, mean_row, stage_seconds, total_flops
+from octavo.experiments.compare.outcomes import block_bits_of, key_of, row_of, stage_seconds
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.proof import PROOF_SHARE
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED, RESULT, CompareRow, Comparison
 from octavo.experiments.compare.stored_values import check_stored
+from octavo.experiments.division import PlannedExperiment, lock_for
+from octavo.experiments.execution import LOCAL, Execution, open_executor
+from octavo.experiments.executor import Executor
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner, locked_folder
+from octavo.experiments.runner import Runner
 from octavo.io.files import write_text
 from octavo.models import find_spec
-from octavo.scoring.proof import failure_in_words, is_proved
+from octavo.scoring.proof import is_proved
 from octavo.text.overlap import REPEAT_BYTES, overlap
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
@@ -38,8 +48,9 @@ PAGE_BYTES = 1 << 20  # of the held-out text that the page shows passages of
 
 
 def compare(
-    text: Text, *, out: str | Path | None = None, jobs: int = 1, progress: Progress | None = None, **settings: Any
-) -> Comparison:
+    text: Text, *, out: str | Path | None = None, jobs: int = 1, on: str = LOCAL, cores: int = 1,
+    progress: Progress | None = None, **settings: Any,
+) -> Comparison:  # fmt: skip
     """Train every candidate on a text, measure all on the same held-out bytes, and write a page.
 
     Args:
@@ -47,6 +58,8 @@ def compare(
             name files, folders or sources.
         out: The folder for the page and the runs; by default runs/compare-NAME. The same call resumes it.
         jobs: How many candidates are trained at a time, each in a process of its own.
+        on: "local" is this machine, "ray" and "ray://HOST" a Ray cluster.
+        cores: How many cores each candidate asks for on Ray.
         progress: Where progress is shown; by default on standard error.
         **settings: Those of `CompareConfig`: models, budget, total, quick, seeds, pretrained, tokenizer, ...
 
@@ -66,36 +79,43 @@ def compare(
         >>> found.to_pandas()["model"].tolist()
         ['kn3', 'bag']
     """
-    comparing = open_comparison(text, out=out, jobs=jobs, progress=progress, **settings)
+    execution = Execution(jobs, on, cores)
+    comparing = open_comparison(text, out=out, execution=execution, progress=progress, **settings)
     comparing.run()
     return comparing.prove()
 
 
 def open_comparison(
-    text: Text, *, out: str | Path | None = None, jobs: int = 1, progress: Progress | None = None, **settings: Any
-) -> Comparing:
-    """What `compare` does, in two parts: `run` gives all rows and the page, `prove` adds the proof to them."""
+    text: Text, *, out: str | Path | None = None, execution: Execution = Execution(),  # noqa: B008
+    cell: str = "", progress: Progress | None = None, **settings: Any,
+) -> Comparing:  # fmt: skip
+    """What `compare` does, in two parts: `run` gives all rows and the page, `prove` adds the proof to them.
+
+    For `cell`, the only one that `run_cell` is then called with, others may work in the folder meanwhile.
+    """
     for key in LISTS & settings.keys():
         several = [settings[key]] if isinstance(settings[key], str | Path) else settings[key]
         settings[key] = list(map(str, several))
-    return Comparing(text, from_json(CompareConfig, settings), out, jobs, progress or default_progress())
+    config, place = from_json(CompareConfig, settings), place_of(text, out)
+    return Comparing(place, config, execution, progress or default_progress(), cell)
 
 
-class Comparing:
+class Comparing(PlannedExperiment):
     """One comparison, from wherever its folder says that it is."""
 
     def __init__(
-        self, text: Text, config: CompareConfig, out: str | Path | None, jobs: int, progress: Progress
-    ) -> None:  # fmt: skip
-        self.progress, self.place = progress, place_of(text, out)
-        self.command = self.place.command(config, jobs)
+        self, place: Place, config: CompareConfig, execution: Execution, progress: Progress, cell: str = ""
+    ) -> None:
+        self.progress, self.place = progress, place
+        self.command = place.command(config, execution.words)
         with ExitStack() as stack:
-            stack.enter_context(locked_folder(self.place.folder))
+            executor = stack.enter_context(open_executor(execution))
+            stack.enter_context(lock_for(place.folder, cell))
             self.place.save_text()
-            self._open(config, jobs)
-            self.lock = stack.pop_all()  # it is held until the proof is done
+            self._open(config, executor)
+            super().__init__(place.words(config), stack.pop_all())  # given back when the proof is done
 
-    def _open(self, config: CompareConfig, jobs: int) -> None:
+    def _open(self, config: CompareConfig, executor: Executor) -> None:
         """Open the text and what is stored, and plan the cells."""
         corpus = config.text.open(self.place.sources)
         for line in corpus.notes:
@@ -112,19 +132,22 @@ class Comparing:
         self.sentences: tuple[str, ...] = ()
         later = config.prove + config.seeds * len(self.mixtures)  # cells that depend on others
         self.runner = Runner(
-            store, self.progress, self._rows, len(self._plan()) + later, jobs, self.command, expected=expected_seconds,
-            check=check_stored,
+            store, self.progress, self._rows, len(self.plan()) + later, executor.jobs, self.command, executor,
+            expected_seconds, check_stored,
         )  # fmt: skip
         self.runner.last_seconds = PAGE_SECONDS
 
-    def run(self) -> Comparison:
-        """All cells but the proof, then the advice and the page."""
+    def run(self, collect: bool = False) -> Comparison:
+        """All cells but the proof, then the advice and the page.
+
+        With `collect`, other commands must have executed what does not depend on other cells.
+        """
         with ExitStack() as stack:
             stack.push(self.lock)
             with self.progress, self.runner.stoppable():
                 proof = [Cell("proof", "proof", "", data=self.data)] if self.config.prove else []
                 self.runner.later = [*(self._cell(one, 0) for one in self.mixtures), *proof]
-                self.runner.run(self._plan())
+                (self.runner.collect if collect else self.runner.run)(self.plan())
                 for number, mixture in enumerate(self.mixtures, 1):
                     self.runner.later = [*(self._cell(one, 0) for one in self.mixtures[number:]), *proof]
                     self._run_mixture(mixture)
@@ -185,7 +208,7 @@ class Comparing:
 
     # ------------------------------------------------------------------ cells
 
-    def _plan(self) -> list[Cell]:
+    def plan(self) -> list[Cell]:
         """The cells that do not depend on others: a cell for each candidate and seed."""
         cells = []
         for one in self.candidates:
@@ -225,19 +248,9 @@ class Comparing:
         among = [one for one in self.candidates if not families or one.family in families]
         parts = parts_of_mixture(among, tokenizers, validation, adaptive)
         if len(parts) < (1 if families else 2):
-            reason = (
-                "a mixture needs an n-gram and a network, or two networks, with one tokenizer: "
-                f"{', '.join(parts) or 'none'} can be had; add to --models"
-            )
             unmeasured = [one.name for one in self.candidates
                           if one.by_gradient and one.name in runs and one.name not in validation]  # fmt: skip
-            if families:
-                reason = f"a mixture of {', '.join(families)} needs one of them; add to --models"
-            elif unmeasured:
-                reason = (
-                    "a mixture chooses its networks by validation chunks, for which the training text is too short: "
-                    f"{', '.join(unmeasured)} could not be measured; give more text"
-                )
+            reason = why_no_mixture(parts, families, unmeasured)
             self.runner.finish(Outcome(self._cell(mixture, 0), error=reason))
             return
         listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
@@ -270,7 +283,8 @@ class Comparing:
 
     def _comparison(self) -> Comparison:
         outcomes = self.runner.outcomes
-        rows = [row for one in (*self.candidates, *self.pretrained) if (row := self._row(one)) is not None]
+        every, seeds = (*self.candidates, *self.pretrained), self.config.seeds
+        rows = [row for one in every if (row := row_of(one, outcomes, seeds)) is not None]
         ranked = rank_rows(rows, self._blocks())
         proofs = {(model := one.cell.key.removeprefix("proof-")): one.value.get("proof", {"error": one.error})
                   | {"model": model} for one in outcomes.values() if one.cell.work == "proof"}  # fmt: skip
@@ -282,32 +296,8 @@ class Comparing:
         )  # fmt: skip
 
     def _blocks(self) -> BlockCosts:
-        """What each model paid for the blocks of the held-out text, seed by seed."""
-        outcomes, bits = self.runner.outcomes, {}
-        for one in (*self.candidates, *self.pretrained):
-            keys = [key for seed in range(self.config.seeds) if (key := key_of(one.name, seed)) in outcomes]
-            found = [outcomes[key].value.get("block_bits", ()) for key in keys]
-            if found and all(found):
-                bits[one.name] = [[math.inf if part is None else part for part in bits_K] for bits_K in found]
-        return BlockCosts(self.held_out.size, bits)
-
-    def _row(self, candidate: Candidate) -> CompareRow | None:
-        """The row of a candidate whose cells are all there."""
-        outcomes = self.runner.outcomes
-        keys = [key_of(candidate.name, seed) for seed in range(self.config.seeds)]
-        found = [outcomes[key] for key in keys if key in outcomes]
-        complete = candidate.family in (COMPRESSOR, PRETRAINED) or not candidate.is_random or len(found) == len(keys)
-        if not found or not complete:
-            return None
-        error = next((one.error for one in found if one.error is not None), None)
-        if error is not None:
-            return CompareRow(candidate.name, candidate.title, candidate.family, error=error)
-        rows = [replace(CompareRow.of(one.value["row"]), flops=total_flops(one, outcomes)) for one in found]
-        row = mean_row(rows) if len(rows) > 1 else rows[0]
-        proof = outcomes.get(f"proof-{candidate.name}")
-        if proof is None or proof.error is not None or is_proved(proof.value["proof"]):
-            return row
-        return replace(row, bits_per_byte=None, low=None, high=None, error=failure_in_words(proof.value["proof"]))
+        names = [one.name for one in (*self.candidates, *self.pretrained)]
+        return BlockCosts(self.held_out.size, block_bits_of(names, self.runner.outcomes, self.config.seeds))
 
     def _conclude(self) -> Comparison:
         """The advice, the page and the final record."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,13 @@ from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, Outcome, first_part, identity_of, train_or_resume
+from octavo.experiments.division import PlannedExperiment, lock_for
 from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
 from octavo.experiments.domains.result import Domains, DomainsRow, ModelResult, rows_of
 from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, read
+from octavo.experiments.execution import LOCAL, Execution, open_executor
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner, Store, check_folder, failures, locked_folder
+from octavo.experiments.runner import Runner, Store, check_folder, failures
 from octavo.io.encoding import UTF8
 from octavo.io.files import write_text
 from octavo.io.run_folder import REPORT
@@ -51,6 +56,50 @@ CANDIDATES: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # trained on the fi
 }
 
 
+@dataclass(frozen=True)
+class DomainsRequest:
+    """What `domains` is asked for."""
+
+    runs: list[str]
+    texts: list[str]
+    bytes: int
+    steps: tuple[str, ...]
+    out: Path
+    budget: str = "30s"
+    seed: int = 0
+    encoding: str = UTF8
+    candidates: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=lambda: CANDIDATES)
+
+    @property
+    def names(self) -> list[str]:
+        """The texts' names, or their paths where two have one name."""
+        names = [Path(text).name for text in self.texts]
+        return names if len(set(names)) == len(names) else self.texts
+
+    @property
+    def reading(self) -> dict[str, str]:
+        """How the texts are read, where that is not the usual way."""
+        return {"encoding": self.encoding} if self.encoding != UTF8 else {}
+
+    @property
+    def command(self) -> list[str]:
+        """The words that reproduce it, or resume it."""
+        words = ["octavo", "domains", *self.runs, "--texts", *self.texts, "--bytes", str(self.bytes)]
+        words += ["--encoding", self.encoding] if self.reading else []
+        words += [] if self.runs else ["--preprocess", *self.steps, "--budget", self.budget, "--seed", str(self.seed)]
+        return [*words, "--out", str(self.out)]
+
+    def open_excerpts(self) -> tuple[tuple[str, builtins.bytes], ...]:
+        """Each text's name and the bytes that are scored; an empty one is refused before any training."""
+        originals = tuple(
+            (name, open_excerpt(text, self.bytes, self.encoding).read())
+            for name, text in zip(self.names, self.texts, strict=True)
+        )
+        for name, original in originals:
+            excerpt(name, original, self.steps)
+        return originals
+
+
 def domains(
     runs: Sequence[str | Path] = (),
     *,
@@ -61,6 +110,8 @@ def domains(
     budget: str = "30s",
     seed: int = 0,
     jobs: int = 1,
+    on: str = LOCAL,
+    cores: int = 1,
     encoding: str = UTF8,
     candidates: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
     progress: Progress | None = None,
@@ -77,6 +128,8 @@ def domains(
         budget: How long each neural model may train.
         seed: For the training.
         jobs: How many models to work on at a time.
+        on: "local" is this machine, "ray" and "ray://HOST" a Ray cluster.
+        cores: How many cores each model asks for on Ray.
         encoding: The encoding of the texts: "utf-8", "latin-1", "utf-16", ...
         candidates: Model and settings, by name, in place of the usual ones.
         progress: Where progress is shown; by default on standard error.
@@ -91,49 +144,71 @@ def domains(
         >>> octavo.domains(["runs/kn3"], texts=["book.txt", "other.txt"], bytes=500, out="runs/domains")
         <octavo domains book.txt and other.txt: 1 model>
     """
-    named, texts, steps, folder = list(map(str, runs)), list(map(str, texts)), tuple(preprocess), Path(out)
-    _check(named, texts, bytes, steps, budget)
-    check_folder(folder, KIND)
-    names = [Path(text).name for text in texts]
-    names = names if len(set(names)) == len(names) else texts
-    originals = tuple(
-        (name, open_excerpt(text, bytes, encoding).read()) for name, text in zip(names, texts, strict=True)
-    )
-    for name, original in originals:
-        excerpt(name, original, steps)  # an empty one is refused before any training
-    options = {"names": names, "texts": texts, "bytes": [len(data) for _, data in originals]}
-    reading = {"encoding": encoding} if encoding != UTF8 else {}
-    options |= reading
-    progress = progress or default_progress()
-    if named:
-        cells = _named(named, options, originals, progress)
-    else:
-        train = {one: open_corpus(texts[0], errors="raw", preprocess=one, **reading).train for one in ((), steps)}
-        shares = {one: _overlap(texts[0], split, one, originals, progress) for one, split in train.items()}
-        data = {"sources": [texts[0]], "sha256": train[()].sha256} | reading
-        cells = _plan(CANDIDATES if candidates is None else candidates, data, budget, seed, options, shares)
+    request = DomainsRequest(
+        list(map(str, runs)), list(map(str, texts)), bytes, tuple(preprocess), Path(out), budget, seed, encoding,
+        CANDIDATES if candidates is None else candidates,
+    )  # fmt: skip
+    return DomainsExperiment(request, Execution(jobs, on, cores), progress).run()
 
-    def results(outcomes: Mapping[str, Outcome]) -> tuple[ModelResult, ...]:
-        return tuple(_result(one, folder) for one in outcomes.values() if one.error is None)
 
-    def rows(outcomes: Mapping[str, Outcome]) -> list[DomainsRow]:
-        return rows_of(results(outcomes), failures(outcomes))
+class DomainsExperiment(PlannedExperiment):
+    """One table of domains, from wherever its folder says that it is."""
 
-    words = ["octavo", "domains", *named, "--texts", *texts, "--bytes", str(bytes)]
-    words += ["--encoding", encoding] if reading else []
-    words += [] if named else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
-    command = shlex.join([*words, "--out", str(folder)])
-    with locked_folder(folder), progress:
-        store = Store.open(folder, KIND, {})
-        runner = Runner(store, progress, rows, len(cells), jobs, command, check=partial(_result, folder=folder))
-        outcomes = runner.run(cells)
-        found, failed = results(outcomes), failures(outcomes)
-        with runner.stoppable():
-            if found:
-                write_text(folder / REPORT, domains_page(found, originals, folder, command, failed))
-    if not found:
-        raise UserError(f"no model could be measured: {'; '.join(f'{key}: {why}' for key, why in failed.items())}")
-    return Domains(found, originals, folder, command, failed)
+    def __init__(
+        self, request: DomainsRequest, execution: Execution = Execution(), progress: Progress | None = None,  # noqa: B008
+        cell: str = "",
+    ) -> None:  # fmt: skip
+        """`cell`: the only one that is then run; others may work in the folder meanwhile."""
+        self.request, self.folder = request, request.out
+        _check(request.runs, request.texts, request.bytes, request.steps, request.budget)
+        check_folder(self.folder, KIND)
+        progress = progress or default_progress()
+        self.originals = request.open_excerpts()
+        self.cells = _cells(request, self.originals, progress)
+        self.command = shlex.join([*request.command, *execution.words])
+        with ExitStack() as stack:
+            executor = stack.enter_context(open_executor(execution))
+            stack.enter_context(lock_for(self.folder, cell))
+            self.runner = Runner(
+                Store.open(self.folder, KIND, {}), progress, self._rows, len(self.cells), executor.jobs, self.command,
+                executor, check=partial(_result, folder=self.folder),
+            )  # fmt: skip
+            super().__init__(request.command, stack.pop_all())
+
+    def plan(self) -> list[Cell]:
+        return self.cells
+
+    def run(self, collect: bool = False) -> Domains:
+        """All cells, then the page; with `collect`, other commands must have executed the cells."""
+        folder, originals = self.folder, self.originals
+        with self.lock, self.runner.progress:
+            outcomes = (self.runner.collect if collect else self.runner.run)(self.cells)
+            found, failed = self._results(outcomes), failures(outcomes)
+            with self.runner.stoppable():
+                if found:
+                    write_text(folder / REPORT, domains_page(found, originals, folder, self.command, failed))
+        if not found:
+            raise UserError(f"no model could be measured: {'; '.join(f'{key}: {why}' for key, why in failed.items())}")
+        return Domains(found, originals, folder, self.command, failed)
+
+    def _results(self, outcomes: Mapping[str, Outcome]) -> tuple[ModelResult, ...]:
+        return tuple(_result(one, self.folder) for one in outcomes.values() if one.error is None)
+
+    def _rows(self, outcomes: Mapping[str, Outcome]) -> list[DomainsRow]:
+        return rows_of(self._results(outcomes), failures(outcomes))
+
+
+def _cells(request: DomainsRequest, originals: Sequence[tuple[str, bytes]], progress: Progress) -> list[Cell]:
+    """A cell for each named run; without any, for each candidate."""
+    reading = request.reading
+    options = {"names": request.names, "texts": request.texts, "bytes": [len(data) for _, data in originals]} | reading
+    if request.runs:
+        return _named(request.runs, options, originals, progress)
+    home = request.texts[0]
+    train = {one: open_corpus(home, errors="raw", preprocess=one, **reading).train for one in ((), request.steps)}
+    shares = {one: _overlap(home, split, one, originals, progress) for one, split in train.items()}
+    data = {"sources": [home], "sha256": train[()].sha256} | reading
+    return _plan(request.candidates, data, request.budget, request.seed, options, shares)
 
 
 def _check(runs: Sequence[str], texts: Sequence[str], bytes: int, steps: tuple[str, ...], budget: str) -> None:

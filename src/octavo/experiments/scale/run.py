@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from octavo.config import from_json
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, last_part
+from octavo.experiments.division import PlannedExperiment, lock_for, without_division
+from octavo.experiments.execution import LOCAL, Execution, open_executor
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner, Store, check_folder, locked_folder
+from octavo.experiments.runner import Runner, Store, check_folder
 from octavo.experiments.scale.measure import TEXTS, ScalePoint, point_of
 from octavo.experiments.scale.result import Scaling
 from octavo.models import find_spec, preset
@@ -128,6 +131,23 @@ def budget_part(budget: str, part: float) -> str:
     return f"{amount:.3f}s" if whole.kind == "seconds" else f"{max(1, round(amount))}{whole.kind}"
 
 
+@dataclass(frozen=True)
+class ScaleRequest:
+    """What `scale` is asked for."""
+
+    model: str
+    sources: list[str]
+    against: str = "auto"
+    plan: ScalePlan = ScalePlan()
+    budget: str = BUDGET
+    seed: int = 0
+    device: str = "auto"
+    held_out: int = HELD_OUT_BYTES
+    out: str | Path | None = None
+    command: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
 def scale(
     model: str,
     corpus: str | Path | Sequence[str | Path],
@@ -140,6 +160,8 @@ def scale(
     held_out: int = HELD_OUT_BYTES,
     out: str | Path | None = None,
     jobs: int = 1,
+    on: str = LOCAL,
+    cores: int = 1,
     command: str = "",
     progress: Progress | None = None,
     **settings: Any,
@@ -159,6 +181,8 @@ def scale(
         held_out: Score at most so many bytes of the held-out text.
         out: The folder for results and page; what is finished is stored there, so that the same call resumes it.
         jobs: How many trainings run at a time.
+        on: "local" is this machine, "ray" and "ray://HOST" a Ray cluster.
+        cores: How many cores each training asks for on Ray.
         command: What the page says to reproduce it with.
         progress: Where progress is shown; by default on standard error.
         **settings: Those of `octavo.train`.
@@ -176,34 +200,65 @@ def scale(
         <octavo scaling of ngram on book.txt: 3 points>
     """
     sources = [str(corpus)] if isinstance(corpus, str | Path) else list(map(str, corpus))
-    _check(budget, seed, device, held_out, settings, sources)
-    if out is not None:
-        check_folder(Path(out), KIND)
-    other = _other(model, against)
-    cells = _plan(model, other, settings, plan, budget, seed)
-    text = from_json(TextConfig, {key: settings[key] for key in (*TEXT, *SOURCE) if key in settings})
-    opened = text.open(sources)
-    _check_lengths(plan, opened.train.size)
-    cells = _on_text(cells, opened, text, held_out, device)
-    with ExitStack() as stack:
+    request = ScaleRequest(model, sources, against, plan, budget, seed, device, held_out, out, command, settings)
+    return ScaleExperiment(request, Execution(jobs, on, cores), progress).run()
+
+
+class ScaleExperiment(PlannedExperiment):
+    """One scaling experiment, from wherever its folder says that it is."""
+
+    def __init__(
+        self, request: ScaleRequest, execution: Execution = Execution(), progress: Progress | None = None,  # noqa: B008
+        cell: str = "",
+    ) -> None:  # fmt: skip
+        """`cell`: the only one that is then run; others may work in the folder meanwhile."""
+        self.request, settings, out = request, dict(request.settings), request.out
+        _check(request)
         if out is not None:
-            stack.enter_context(locked_folder(Path(out)))
-        folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        shown = stack.enter_context(progress or default_progress())
-        runner = Runner(Store.open(folder, KIND, {}), shown, _points, len(cells), jobs, command, check=point_of)
-        points = _points(runner.run(cells))
-        found = [point for point in points if point.error is None]
-        result = Scaling(
-            model, other, ", ".join(sources), opened.train.size, first_part(opened.valid, held_out).size, budget,
-            tuple(found), command, seed, opened.notes, tuple(point for point in points if point.error is not None),
+            check_folder(Path(out), KIND)
+        self.other = _other(request.model, request.against)
+        cells = _plan(request.model, self.other, settings, request.plan, request.budget, request.seed)
+        text = from_json(TextConfig, {key: settings[key] for key in (*TEXT, *SOURCE) if key in settings})
+        self.corpus = text.open(request.sources)
+        _check_lengths(request.plan, self.corpus.train.size)
+        self.cells = _on_text(cells, self.corpus, text, request.held_out, request.device)
+        with ExitStack() as stack:
+            executor = stack.enter_context(open_executor(execution))
+            if out is not None:
+                stack.enter_context(lock_for(Path(out), cell))
+            folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            self.runner = Runner(
+                Store.open(folder, KIND, {}), progress or default_progress(), _points, len(cells), executor.jobs,
+                request.command, executor, check=point_of,
+            )  # fmt: skip
+            super().__init__(without_division(shlex.split(request.command)), stack.pop_all())
+
+    def plan(self) -> list[Cell]:
+        return self.cells
+
+    def run(self, collect: bool = False) -> Scaling:
+        """All cells, then the laws and the page; with `collect`, other commands must have executed the cells."""
+        with self.lock, self.runner.progress:
+            points = _points((self.runner.collect if collect else self.runner.run)(self.cells))
+            result = self._result(points)
+            folder = self.runner.store.folder
+            with self.runner.stoppable():
+                shutil.rmtree(folder / TEXTS, ignore_errors=True)
+                if result.points and self.request.out is not None:
+                    result.save(folder)
+        if not result.points:
+            raise UserError(f"no training succeeded: {points[0].error}")
+        return result
+
+    def _result(self, points: Sequence[ScalePoint]) -> Scaling:
+        request, corpus = self.request, self.corpus
+        found = tuple(point for point in points if point.error is None)
+        failed = tuple(point for point in points if point.error is not None)
+        return Scaling(
+            request.model, self.other, ", ".join(request.sources), corpus.train.size,
+            first_part(corpus.valid, request.held_out).size, request.budget, found, request.command, request.seed,
+            corpus.notes, failed,
         )  # fmt: skip
-        with runner.stoppable():
-            shutil.rmtree(folder / TEXTS, ignore_errors=True)
-            if found and out is not None:
-                result.save(Path(out))
-    if not found:
-        raise UserError(f"no training succeeded: {points[0].error}")
-    return result
 
 
 def _points(outcomes: Mapping[str, Outcome]) -> list[ScalePoint]:
@@ -254,17 +309,15 @@ def _on_text(cells: Sequence[Cell], corpus: Corpus, text: TextConfig, held_out: 
     return complete
 
 
-def _check(
-    budget: str, seed: int, device: str, held_out: int, settings: Mapping[str, Any], sources: Sequence[str]
-) -> None:
+def _check(request: ScaleRequest) -> None:
     """What would only fail after some training, or would make the results incomparable, is refused before."""
-    Budget.parse(budget)
-    seeded_generator(seed)
-    pick_device(device)
-    check_positive("held_out", held_out, 100_000)
-    if settings.get("preprocess") or settings.get("errors") == "replace":
+    Budget.parse(request.budget)
+    seeded_generator(request.seed)
+    pick_device(request.device)
+    check_positive("held_out", request.held_out, 100_000)
+    if request.settings.get("preprocess") or request.settings.get("errors") == "replace":
         raise UserError("a law is of the text as it is; leave preprocess and errors=replace out")
-    if "-" in sources:
+    if "-" in request.sources:
         raise UserError("the text is read several times, and standard input can be read once; name a file")
 
 
