@@ -41,7 +41,7 @@ for one in pkgutil.walk_packages(octavo.__path__, "octavo."):
         try:
             importlib.import_module(one.name)
         except ModuleNotFoundError as error:
-            if error.name != "triton":  # which comes with PyTorch for GPUs
+            if error.name not in ("triton", "pyspark"):  # with PyTorch for GPUs, and an extra of 450 MB
                 raise
 from octavo.io import system
 assert system.fcntl is None

@@ -149,6 +149,25 @@ def test_a_web_socket_is_closed() -> None:
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
+def test_a_request_that_the_shutdown_cancels_is_answered_and_leaves_no_error_for_the_log() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    async def cancelled(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"",
+             "headers": [(b"host", b"localhost")]}  # fmt: skip
+    asyncio.run(RequestGuard(cancelled)(scope, receive, send))
+    assert sent[0]["status"] == 503
+    assert b"shutting down" in sent[1]["body"]
+
+
 # ---------------------------------------------------------------------- the models
 
 

@@ -8,14 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow
+
 from octavo.engines.engine import Batches, Engine, EngineSettings
 from octavo.errors import UserError
-
-try:
-    import duckdb
-    import pyarrow
-except ImportError as error:
-    raise UserError(f"the engine duckdb needs duckdb and pyarrow: pip install 'octavo[duckdb]' ({error})") from error
 
 SPILL = "spill"  # the folder of what has no room in memory
 DISK_FULL = ("no space left", "max_temp_directory_size", "disk quota")

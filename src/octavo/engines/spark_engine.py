@@ -10,15 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
 from octavo.engines.engine import Batches, Engine, EngineSettings
 from octavo.errors import UserError
-
-try:
-    import pyarrow
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-except ImportError as error:
-    raise UserError(f"the engine spark needs pyspark and pyarrow: pip install 'octavo[spark]' ({error})") from error
 
 MOST_TASKS = 10_000  # of one table that Python gives: the driver keeps a record of each
 LOCAL_PARTITIONS = 8  # of a shuffle on one machine; on a cluster Spark's own number serves

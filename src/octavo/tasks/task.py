@@ -114,9 +114,12 @@ class Task(Generic[R, D]):
 
     def made_recipe(self, model: str, configs: Mapping[str, Any], seed: int, device: str) -> Recipe:
         """The recipe of configs as `configs` names them."""
-        whole = {"loop": self.loop, "optimizer": self.optimizer, **configs}
-        return Recipe(model, whole["config"], whole["settings"], whole["loop"], whole["optimizer"], seed, device,
-                      whole.get("counting"))  # fmt: skip
+        _, usual = self.configs(model)
+        whole = {"loop": self.loop, "optimizer": self.optimizer, "counting": None, **usual, **configs}
+        return Recipe(
+            model, whole["config"], whole["settings"], whole["loop"], whole["optimizer"], seed, device,
+            whole["counting"],
+        )  # fmt: skip
 
     def recipe_of(self, record: Mapping[str, Any]) -> Recipe:
         """The recipe of a saved run."""

@@ -16,7 +16,7 @@ import re
 import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -25,6 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from octavo.studio.server.error_text import error_answer
+from octavo.studio.server.scheduler import SHUTTING_DOWN
 
 COOKIE = "octavo_token"
 MAX_BODY_BYTES = 4 << 20  # of one request
@@ -89,8 +90,12 @@ class RequestGuard:
         try:
             with self._counted(scope):
                 await self._answer(scope, receive, sending)
-        except (asyncio.CancelledError, KeyboardInterrupt):  # of the server's shutdown
+        except KeyboardInterrupt:
             raise
+        except asyncio.CancelledError:  # of the server's shutdown, which waits no longer: no error for its log
+            if not sending.has_started:
+                with suppress(asyncio.CancelledError):
+                    await _refusal(Refused(503, SHUTTING_DOWN))(scope, receive, send)
         except Disconnected:
             pass
         except BaseException as error:

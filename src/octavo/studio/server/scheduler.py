@@ -35,6 +35,7 @@ STOP_SECONDS = 1.0  # in which cancelled work should end; its place is given to 
 MAX_LATE_THREADS = 8  # that have been cancelled and have not ended yet
 STREAM_BUFFER_ITEMS = 64  # of a stream that may be ready before the client takes them
 POLL_SECONDS = 0.2  # between two checks of a waiting thread whether it is still wanted
+SHUTTING_DOWN = "the studio is shutting down; start it again"
 
 
 class ClientDisconnected(Exception):
@@ -286,7 +287,9 @@ async def _within_time(work: Awaitable[Any], ticket: Ticket, left: asyncio.Futur
     except asyncio.CancelledError:  # the server shuts down; or the reader of a stream has left, who reads no error
         if task is not work:  # what already runs in a thread ends by its ticket
             task.cancel()
-        raise Busy("the studio is shutting down; start it again") from None
+        raise Busy(SHUTTING_DOWN) from None
+    if task.cancelled():  # it had not begun when the studio closed its threads
+        raise Busy(SHUTTING_DOWN)
     if task.done():
         return task.result()
     if task is not work:

@@ -25,6 +25,7 @@ from octavo.errors import UserError
 from octavo.io import system
 from octavo.studio.server.model_cache import Conflict
 from octavo.studio.server.resumable import needs_of, why_not_by_files, why_not_by_needs
+from octavo.studio.server.scheduler import SHUTTING_DOWN
 from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
 from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
 from octavo.tasks.run_rows import value_at
@@ -161,7 +162,7 @@ class TrainingManager:
         training = TrainingProcess(run, "octavo " + shlex.join(words), time.time(), seconds)
         with self._lock:
             if self._closed:
-                raise UserError("the studio is shutting down; start it again")
+                raise UserError(SHUTTING_DOWN)
             folder = self.texts.make_folder()  # in which no file has the name of a named source
             handle = self._take_lock()
             try:

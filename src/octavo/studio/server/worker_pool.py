@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from octavo.errors import UserError
 from octavo.io.run_folder import TENSORS, TOKENIZER
-from octavo.studio.server.scheduler import Ticket
+from octavo.studio.server.scheduler import SHUTTING_DOWN, Ticket
 
 MAX_THREAD_BYTES = 96 << 20  # of tensors: a part of the work of a larger model may take a second
 INTERRUPTIBLE_TASKS = ("", "language", "facts")  # whose models read and write in short parts
@@ -173,7 +173,7 @@ class WorkerPool:
             closed = self._closed
         if closed:
             self._give_back(worker, False)
-            raise UserError("the studio is shutting down; start it again")
+            raise UserError(SHUTTING_DOWN)
         worker.last_run = run
         return worker
 
