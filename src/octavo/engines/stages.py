@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,13 @@ from octavo.io.json_text import read_json_file
 from octavo.io.partial_files import sweep_all
 
 RECORD, FORMAT = "stages.json", 1
+
+
+def stages_folder(out: Path | None) -> Path:
+    """Where the stages of a job lie until its result stands at `out`."""
+    if out is None:
+        return Path(tempfile.mkdtemp(prefix="octavo-counting-"))
+    return out.absolute().with_name(f".{out.name}.stages")
 
 
 class Stages:

@@ -11,7 +11,7 @@ from typing import Any
 
 from octavo.engines import check_engine
 from octavo.engines.engine import Engine
-from octavo.engines.stages import Stages
+from octavo.engines.stages import Stages, stages_folder
 from octavo.errors import UserError
 from octavo.io.partial_files import TemporaryFolder
 from octavo.io.progress import progress
@@ -30,7 +30,7 @@ from octavo.models.ngram.model import sentence_end
 from octavo.models.ngram.relational import count_windows, level_name
 from octavo.models.ngram.text_counts import import_text_counts
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.engine_counting import IDS, TOKENS, CountingJob, EngineConfig, stages_folder
+from octavo.tasks.engine_counting import IDS, TOKENS, CountingJob, EngineConfig
 from octavo.tasks.run import Run
 from octavo.text import Split
 
@@ -52,7 +52,7 @@ def count_texts(
     record = CountRecord(order, sentences, len(store), tokenizer.vocab, tuple(map(str, sources)))
     ids = job.stages.rows(TOKENS) / IDS
     with (
-        counting.open(engine, job.stages.folder) as running,
+        counting.open(job.stages.folder, engine) as running,
         progress(f"counting {order}-grams on {engine}", 2, "stages") as advance,
     ):
         count_windows(running, job.stages, token_file(ids, tokenizer), order, vocabulary, advance)
@@ -84,7 +84,7 @@ def import_counts(files: Sequence[Path], out: Path, counting: EngineConfig = Eng
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     work = TemporaryFolder(out.absolute().parent)
     try:
-        with counting.open(name, work.path) as engine:
+        with counting.open(work.path, name) as engine:
             return import_text_counts(engine, files, work.path / "tables", out)
     finally:
         work.cleanup()
@@ -122,7 +122,7 @@ def _counted(
     name = _engine_of(counting)
     identity = {"counts": [[str(one.path.absolute()), _age(one.path)] for one in folders], "order": order}
     stages = Stages(stages_folder(out), identity)
-    with counting.open(name, stages.folder) as engine:
+    with counting.open(stages.folder, name) as engine:
         take_counts(engine, stages, folders, order)
         yield engine, stages
     stages.delete()

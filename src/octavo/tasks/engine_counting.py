@@ -6,7 +6,6 @@ order...    the counts, see `models.ngram.relational`
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from octavo.engines import EngineSettings, check_engine, has_engine, open_engine
-from octavo.engines.engine import Engine
-from octavo.engines.stages import Stages
-from octavo.errors import UserError
-from octavo.io.limits import parse_size
+from octavo.engines import check_engine, has_engine
+from octavo.engines.choice import EngineChoice
+from octavo.engines.stages import Stages, stages_folder
 from octavo.io.memory import available
 from octavo.models.ngram.counting import MOST_TOKENS
 from octavo.models.spec import EngineFit, Fitted
@@ -27,26 +24,17 @@ from octavo.text import Corpus, Tokenizer, TokenStore, learn_and_tokenize, load_
 from octavo.text.token_store import id_type, map_ids
 
 TOKENS, IDS, TOKENIZER = "tokens", "ids.bin", "tokenizer.json"
-LEAST_MEMORY = 1 << 28  # bytes: what an engine is given where nothing is said and little is free
 
 
 @dataclass(frozen=True)
-class EngineConfig:
+class EngineConfig(EngineChoice):
     """What counts the n-grams."""
 
-    engine: Literal["auto", "memory", "duckdb", "spark"] = "auto"
+    engine: Literal["auto", "memory", "duckdb", "spark"] = "auto"  # type: ignore[assignment]  # more than the others
     """memory counts in memory; duckdb in files, within --memory-limit; spark on a cluster. The tables are the same.
     auto takes memory as long as it lasts, then duckdb."""
     memory_limit: str = ""
     """duckdb, spark: such as 2GB; by default half of what is free. Of a cluster, what each executor has."""
-    spark_master: str = "local[*]"
-    """spark: local[2], spark://HOST:7077, yarn, ..."""
-
-    def __post_init__(self) -> None:
-        if self.memory_limit:
-            parse_size(self.memory_limit)
-        if self.spark_master != "local[*]" and self.engine != "spark":
-            raise UserError(f"only spark has a master: engine={self.engine}; add --engine spark")
 
     def choose(self, tokens: int) -> str:
         """memory, duckdb or spark for a text of so many tokens."""
@@ -54,18 +42,6 @@ class EngineConfig:
             return self.engine
         fits = tokens <= MOST_TOKENS and tokens * COUNTING_BYTES_PER_TOKEN <= available()
         return "memory" if fits or not has_engine("duckdb") else "duckdb"
-
-    def open(self, name: str, folder: Path) -> Engine:
-        """Start the engine; the folder is for what has no room in memory."""
-        limit = parse_size(self.memory_limit) if self.memory_limit else max(LEAST_MEMORY, available() // 2)
-        return open_engine(name, EngineSettings(folder, limit, master=self.spark_master))
-
-
-def stages_folder(out: Path | None) -> Path:
-    """Where the stages of a job lie until its result stands at `out`."""
-    if out is None:
-        return Path(tempfile.mkdtemp(prefix="octavo-counting-"))
-    return out.absolute().with_name(f".{out.name}.stages")
 
 
 @dataclass
@@ -102,7 +78,7 @@ class CountingJob:
         ids = self.stages.rows(TOKENS) / IDS
         resumed = ", ".join(self.stages.resumed)
         notes = [f"went on from the finished stages {resumed}"] if resumed else []
-        with self.config.open(engine, self.stages.folder) as running:
+        with self.config.open(self.stages.folder, engine) as running:
             fitted = fit(running, self.stages, ids, config, tokenizer)
         return fitted._replace(notes=[*notes, *fitted.notes])
 
