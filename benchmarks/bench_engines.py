@@ -8,7 +8,7 @@ Parts, each left out where its text or program is not named, or with --parts: `w
 2 GB, spark local[2], in turn, and whether the models are equal), `large` (order 3 of the sampled text: duckdb with
 4 GB, and lmplz), `cluster` (Spark standalone on loopback: one worker and two, a core each). Every measurement is
 written to results.jsonl in --work when it is done; given again, the command measures what is missing. Peak memory
-is that of octavo's own process: Spark's Java and its executors are others.
+and processor time are of octavo's own process: Spark's Java and its executors are others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from measure import median_spread, octavo_command, parser, print_header, print_machine, print_row, run_command
+from measure import (
+    CommandCost,
+    median_spread,
+    octavo_command,
+    parser,
+    print_header,
+    print_machine,
+    print_row,
+    run_command,
+)
 from octavo.io.integrity import hash_tensors
 from octavo.io.run_folder import TENSORS
 
@@ -105,9 +114,14 @@ def train(args: Namespace, text: Path, order: int, flags: tuple[str, ...]) -> di
     with peak_disk(place) as disk:
         cost = run_command(command)
     model = place / "model" / TENSORS
-    row = {"seconds": cost.seconds, "gigabytes": cost.gigabytes, "disk": disk[0], "sha256": hash_tensors(model)[0]}
+    row = spent(cost, disk[0]) | {"sha256": hash_tensors(model)[0]}
     shutil.rmtree(place)
     return row
+
+
+def spent(cost: CommandCost, disk: float) -> dict[str, Any]:
+    """What a command took; processor time also says how long it would have had an idle machine."""
+    return {"seconds": cost.seconds, "processor": cost.processor, "gigabytes": cost.gigabytes, "disk": disk}
 
 
 def lmplz(args: Namespace, text: Path, order: int, memory: str) -> dict[str, Any]:
@@ -120,19 +134,21 @@ def lmplz(args: Namespace, text: Path, order: int, memory: str) -> dict[str, Any
     with peak_disk(place) as disk:
         cost = run_command(command)
     shutil.rmtree(place)
-    return {"seconds": cost.seconds, "gigabytes": cost.gigabytes, "disk": disk[0]}
+    return spent(cost, disk[0])
 
 
 def show(results: Results, part: str, names: tuple[str, ...], unit: str) -> None:
     """The part's table; ratios are to the first row."""
     print(f"\n{part}\n")
-    print_header("", "seconds", "ratio", "peak GB of the process", "peak GB of disk")
+    print_header("", "seconds", "ratio", "processor seconds", "peak GB of the process", "peak GB of disk")
     base = median(row["seconds"] for row in results.of(part, names[0]))
     for name in names:
         rows = results.of(part, name)
         seconds = [row["seconds"] for row in rows]
         memory, disk = (max(row[key] for row in rows) for key in ("gigabytes", "disk"))
-        print_row(name, median_spread(seconds, 1), f"{median(seconds) / base:.2f}", f"{memory:.2f}", f"{disk:.1f}")
+        processor = median([row["processor"] for row in rows])
+        print_row(name, median_spread(seconds, 1), f"{median(seconds) / base:.2f}", f"{processor:.0f}",
+                  f"{memory:.2f}", f"{disk:.1f}")  # fmt: skip
     hashes = {row["sha256"] for name in names for row in results.of(part, name) if "sha256" in row}
     print(f"\n{unit}; {'all models are equal' if len(hashes) == 1 else f'{len(hashes)} DIFFERENT MODELS'}")
 

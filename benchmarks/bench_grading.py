@@ -49,12 +49,10 @@ def main() -> None:
         for n in range(args.students):
             write_student(Path(folder, "class", f"student{n:03}"), exercises, n)
         for way in args.ways:
-            seconds, _, report = run_command(
-                octavo_command("exercises", "grade", f"{folder}/class", "--json", *WAYS[way])
-            )
-            check(json.loads(report), args.students)
+            cost = run_command(octavo_command("exercises", "grade", f"{folder}/class", "--json", *WAYS[way]))
+            check(json.loads(cost.output), args.students)
             goal = f"{GOAL_SECONDS * args.students / 100:.0f}"
-            print_row(way, f"{seconds:.1f}", f"{seconds / args.students:.2f}", goal)
+            print_row(way, f"{cost.seconds:.1f}", f"{cost.seconds / args.students:.2f}", goal)
     print_starts()
 
 

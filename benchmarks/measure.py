@@ -143,11 +143,12 @@ def _wait_for_gpu() -> None:
 
 
 class CommandCost(NamedTuple):
-    """Wall-clock time and peak resident memory of one process, as the kernel counts it, and what it printed."""
+    """What the kernel counts of one process: wall-clock time, peak resident memory, processor time; and its output."""
 
     seconds: float
     gigabytes: float
     output: str
+    processor: float  # seconds, its children's among them
 
 
 def octavo_command(*arguments: str | Path) -> list[str]:
@@ -169,7 +170,7 @@ def run_command(command: Sequence[str | Path], stdin: Path | None = None) -> Com
         if status:
             sys.exit(f"{' '.join(map(str, command))} failed:\n{errors}")
         output.seek(0)
-        return CommandCost(seconds, usage.ru_maxrss * 1024 / 1e9, output.read())
+        return CommandCost(seconds, usage.ru_maxrss * 1024 / 1e9, output.read(), usage.ru_utime + usage.ru_stime)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from octavo.engines import ENGINES
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}  # where the module has another name
@@ -22,6 +24,9 @@ UNDECLARED = {
 TOO_LARGE_FOR_DEVELOPERS = {
     "pyspark": "450 MB, and it needs Java: make test-spark installs it",
     "ray": "200 MB: make test-ray installs it",
+}
+LOADED_ON_REQUEST = {  # by `open_engine`, which first looks whether the packages are there
+    "src/" + module.replace(".", "/") + ".py" for module, _ in ENGINES.values()
 }
 EXTRAS_FOR_PEOPLE = {
     "course",
@@ -84,11 +89,23 @@ def test_every_import_is_declared() -> None:
 
 def test_what_a_module_needs_at_once_is_a_dependency_and_no_extra() -> None:
     missing = {
-        name: sorted(where for where, at_once in files.items() if at_once)
+        name: where
         for name, files in FOUND.items()
-        if any(files.values()) and name not in declared() | set(UNDECLARED)
+        if name not in declared() | set(UNDECLARED)
+        and (where := sorted({where for where, at_once in files.items() if at_once} - LOADED_ON_REQUEST))
     }
     assert missing == {}
+
+
+def test_no_module_imports_one_that_is_loaded_on_request() -> None:
+    modules = {where.removeprefix("src/").removesuffix(".py").replace("/", ".") for where in LOADED_ON_REQUEST}
+    named = {
+        (str(file.relative_to(ROOT)), module)
+        for file in sorted((ROOT / "src" / "octavo").rglob("*.py"))
+        for module, _ in imports(ast.parse(file.read_text(encoding="utf-8")))
+        if module in modules
+    }
+    assert named == set()
 
 
 def test_what_only_some_functions_need_is_a_dependency_or_an_extra_for_users() -> None:
