@@ -26,7 +26,7 @@ from octavo.tasks.engine_counting import EngineConfig
 from octavo.text import open_text
 from octavo.text.word_vectors import read_origin
 from octavo.training import cooccurrences
-from octavo.training.cooccurrence_folder import GLOVE_RECORD, weights
+from octavo.training.cooccurrence_folder import GLOVE_RECORD, read_cooccurrence_folder, weights
 from octavo.training.cooccurrences import CooccurrenceConfig
 from octavo.training.glove import GloveConfig, count_near, read_near, words_of
 
@@ -293,6 +293,16 @@ def test_foreign_and_damaged_folders_are_refused_in_one_line(tmp_path: Path) -> 
         pyarrow.parquet.write_table(table.set_column(at, name, pyarrow.array(values)), parquet)
         with pytest.raises(UserError, match="is damaged: its rows are not those of its record; count again"):
             merge_cooccurrences([one.path, one.path], tmp_path / "sum")
+    for name, values in (
+        ("w2", [99] * len(table)),
+        ("weight", [float("nan")] * len(table)),
+        ("w1", [None] * len(table)),
+    ):
+        at = table.column_names.index(name)
+        damaged = table.set_column(at, name, pyarrow.array(values, table.schema.field(name).type))
+        pyarrow.parquet.write_table(damaged, parquet)
+        with pytest.raises(UserError, match="is damaged: its ids, counts or weights are outside their range"):
+            read_near(read_cooccurrence_folder(one.path))
     pyarrow.parquet.write_table(table.slice(1), parquet)
     with pytest.raises(UserError, match="its rows are not those of its record"):
         merge_cooccurrences([one.path, one.path], tmp_path / "sum")

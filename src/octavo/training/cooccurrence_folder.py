@@ -10,7 +10,7 @@ M rows, V vocabulary, W words that occur.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from octavo.training.cooccurrences import EXACT, CooccurrenceConfig
 RECORD, PAIRS, WORDS, TOKENIZER = "cooccurrences.json", "pairs", "words.parquet", "tokenizer.json"
 GLOVE_VOCAB, GLOVE_RECORDS = "vocab.txt", "cooccurrence.bin"
 GLOVE_RECORD = np.dtype([("w1", "<i4"), ("w2", "<i4"), ("weight", "<f8")])  # 16 bytes, as GloVe's programs read them
+NUMBERS = ("int32", "int64", "double")  # the types of the columns
 FORMAT = 1
 
 
@@ -76,12 +77,30 @@ class CooccurrenceFolder:
     def counts(self) -> NDArray[np.int64]:
         """How often each token took a place."""
         count_V = np.zeros(self.record.vocab, np.int64)
-        for batch in read_batches(self.path, ["id", "count"]):
-            id_M, count_M = (column.to_numpy() for column in batch.columns)
-            if len(id_M) and not (id_M.min() >= 0 and id_M.max() < len(count_V) and count_M.min() > 0):
-                raise UserError(f"{self.path / WORDS} is damaged: its ids or counts are outside their range")
+        for id_M, count_M in self._columns(self.path, ["id", "count"]):
+            self._check(_within(id_M, self.record.vocab) and bool((count_M > 0).all()))
             count_V[id_M] = count_M
         return count_V
+
+    def pairs(self) -> Iterator[list[NDArray[Any]]]:
+        """The rows, many at a time: w1_M, w2_M, weight_M."""
+        for w1_M, w2_M, weight_M in self._columns(self.rows, ["w1", "w2", "weight"]):
+            is_sound = _within(w1_M, self.record.vocab) and _within(w2_M, self.record.vocab)
+            self._check(is_sound and bool((np.isfinite(weight_M) & (weight_M > 0)).all()))
+            yield [w1_M, w2_M, weight_M]
+
+    def _columns(self, folder: Path, names: Sequence[str]) -> Iterator[list[NDArray[Any]]]:
+        for batch in read_batches(folder, names):
+            self._check(all(column.null_count == 0 and str(column.type) in NUMBERS for column in batch.columns))
+            yield [column.to_numpy() for column in batch.columns]
+
+    def _check(self, is_sound: bool) -> None:
+        if not is_sound:
+            raise UserError(f"{self.path} is damaged: its ids, counts or weights are outside their range; count again")
+
+
+def _within(id_M: NDArray[Any], vocab: int) -> bool:
+    return not len(id_M) or bool(id_M.min() >= 0 and id_M.max() < vocab)
 
 
 def is_cooccurrence_folder(path: Path) -> bool:
@@ -148,7 +167,7 @@ def weights(total_M: NDArray[np.int64], scale: int) -> NDArray[np.float64]:
 
 
 def by_falling_count(count_V: NDArray[np.int64], names: Sequence[str]) -> list[int]:
-    """The ids that occur, most frequent first, equal counts in the order of their names' bytes, as GloVe sorts them."""
+    """The ids that occur, most frequent first, equal counts in the order of their names' bytes."""
     occurring = np.flatnonzero(count_V).tolist()
     return sorted(occurring, key=lambda token: (-int(count_V[token]), names[token].encode()))
 

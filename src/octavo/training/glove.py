@@ -28,7 +28,6 @@ from octavo.exchange.arpa import token_names
 from octavo.io.limits import check_memory
 from octavo.io.progress import Advance, progress
 from octavo.models.bigram_training import Report
-from octavo.models.ngram.level_files import read_batches
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.word import Word, WordSettings
 from octavo.text.word_vectors import Vectors, word_of
@@ -245,12 +244,11 @@ def read_near(folder: CooccurrenceFolder) -> tuple[list[str], Near]:
     place_V = np.full(len(names), -1)
     place_V[known] = np.arange(len(known))
     parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
-    for batch in read_batches(folder.rows, ["w1", "w2", "weight"]):
-        w1_M, w2_M, x_M = (column.to_numpy() for column in batch.columns)
+    for w1_M, w2_M, x_M in folder.pairs():
         once = w1_M <= w2_M  # each pair stands there in both orders
         i_M, j_M = place_V[w1_M[once]], place_V[w2_M[once]]
         parts.append((np.minimum(i_M, j_M), np.maximum(i_M, j_M), x_M[once]))
     near = Near(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    if (near.i_P < 0).any() or not (np.isfinite(near.x_P) & (near.x_P > 0)).all():
+    if (near.i_P < 0).any():
         raise UserError(f"{folder.path} is damaged: its pairs do not fit its words; count again")
     return [names[token] for token in known], near
