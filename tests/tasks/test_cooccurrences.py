@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-import octavo
 from command_line import verb_caller
 from octavo.cli import main
 from octavo.engines import duckdb_engine
@@ -23,12 +22,10 @@ from octavo.models.ngram import relational
 from octavo.tasks.cooccurrences import count_cooccurrences, merge_cooccurrences
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.engine_counting import EngineConfig
-from octavo.text import open_text
-from octavo.text.word_vectors import read_origin
 from octavo.training import cooccurrences
 from octavo.training.cooccurrence_folder import GLOVE_RECORD, read_cooccurrence_folder, weights
 from octavo.training.cooccurrences import CooccurrenceConfig
-from octavo.training.glove import GloveConfig, count_near, read_near, words_of
+from octavo.training.glove import read_near
 
 Table = dict[tuple[str, str], Fraction]
 KINDS = [(True, True), (False, True), (True, False), (False, False)]  # symmetric, weighted by distance
@@ -311,42 +308,3 @@ def test_foreign_and_damaged_folders_are_refused_in_one_line(tmp_path: Path) -> 
         merge_cooccurrences([one.path, one.path], tmp_path / "sum")
     with pytest.raises(UserError, match=r"is no folder of co-occurrences: it has no cooccurrences\.json"):
         merge_cooccurrences([tmp_path, tmp_path], tmp_path / "sum")
-
-
-def test_vectors_are_learnt_from_the_table_that_the_text_itself_gives(tmp_path: Path) -> None:
-    lines = random_lines(8, 300)
-    text = write(tmp_path / "text.txt", [[word for line in lines for word in line]])
-    counted = count_cooccurrences([text], tmp_path / "near", CooccurrenceConfig(4))
-    words, near = read_near(counted)
-    config = GloveConfig(window=4, min_count=1)
-    own_words, word_N = words_of(open_text(text).chunks(), config)
-    own = count_near(word_N, len(own_words), 4)
-    tables = [
-        {frozenset((names[i], names[j])): x for i, j, x in zip(*(one.tolist() for one in table), strict=True)}
-        for names, table in ((words, near), (own_words, own))
-    ]
-    assert tables[0] == pytest.approx(tables[1], rel=1e-12)
-    assert (near.i_P <= near.j_P).all()
-    counts = Counter(word for line in lines for word in line)
-    assert [counts[word] for word in words] == sorted(counts.values(), reverse=True)
-
-
-def test_the_command_learns_vectors_from_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [["sun", "rain", "wind", "snow"] if i % 2 else ["bread", "cheese", "wine", "soup"] for i in range(400)]
-    generator = np.random.default_rng(0)
-    lines = [generator.permutation(line * 3).tolist() for line in lines]
-    text, near, out = write(tmp_path / "text.txt", lines), str(tmp_path / "near"), str(tmp_path / "vectors.txt")
-    assert main(["count", "cooccurrences", text, "--window", "4", "--sentences", "--out", near]) == 0
-    learn = ["vectors", "--cooccurrences", near, "--dim", "8", "--epochs", "15", "--out", out]
-    assert main(learn) == 0
-    assert f"octavo vectors near {out}" in capsys.readouterr().out
-    read = octavo.vectors(file=out)
-    assert {word for word, _ in read.nearest("sun", 3)} == {"rain", "wind", "snow"}
-    assert read_origin(out).text_sha256 == open_text(text).sha256
-    assert main(["vectors", text, *learn[1:], "--force"]) == 2
-    assert "name a text to learn from, or counts" in capsys.readouterr().err
-    assert main([*learn, "--min-count", "2", "--force"]) == 2
-    assert "min_count is for learning from a text: " in capsys.readouterr().err
-    assert main(["count", "cooccurrences", text, "--no-symmetric", "--out", str(tmp_path / "left")]) == 0
-    assert main(["vectors", "--cooccurrences", str(tmp_path / "left"), "--out", str(tmp_path / "no.txt")]) == 2
-    assert "has symmetric=False; count again without --no-symmetric" in capsys.readouterr().err
