@@ -6,13 +6,16 @@
 
 Parts, each left out where its text or program is not named, or with --parts: `words` (order 5: memory, duckdb with
 2 GB, spark local[2], in turn, and whether the models are equal), `large` (order 3 of the sampled text: duckdb with
-4 GB, and lmplz), `cluster` (Spark standalone on loopback: one worker and two, a core each). Every measurement is
-written to results.jsonl in --work when it is done; given again, the command measures what is missing. Peak memory
-and processor time are of octavo's own process: Spark's Java and its executors are others.
+4 GB, and lmplz), `cluster` (Spark standalone on loopback: one worker and two, a core each), `cooccurrences` (GloVe's,
+of the words text: duckdb with 2 GB, spark local[2], and with --glove Stanford's vocab_count and cooccur, in turn, and
+whether the tables are equal). Every measurement is written to results.jsonl in --work when it is done; given again, the
+command measures what is missing. Peak memory and processor time are of octavo's own process: Spark's Java and its
+executors are others.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -40,11 +43,13 @@ from measure import (
 )
 from octavo.io.integrity import hash_tensors
 from octavo.io.run_folder import TENSORS
+from octavo.training.cooccurrence_folder import GLOVE_RECORD, GLOVE_RECORDS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # where the cluster on loopback is
 
 WORDS_FLAGS = ("--tokenizer", "word", "--split", "space", "--min-count", "1", "--sentences")
-PARTS = ("words", "large", "cluster")
+PARTS = ("words", "large", "cluster", "cooccurrences")
+MIN_COUNT, WINDOW, GLOVE_MEMORY = 5, 10, 2.0  # of co-occurrences; gigabytes for Stanford's cooccur
 ENGINES = {
     "memory": ("--engine", "memory"),
     "duckdb, 2 GB": ("--engine", "duckdb", "--memory-limit", "2GB"),
@@ -150,7 +155,7 @@ def show(results: Results, part: str, names: tuple[str, ...], unit: str) -> None
         print_row(name, median_spread(seconds, 1), f"{median(seconds) / base:.2f}", f"{processor:.0f}",
                   f"{memory:.2f}", f"{disk:.1f}")  # fmt: skip
     hashes = {row["sha256"] for name in names for row in results.of(part, name) if "sha256" in row}
-    print(f"\n{unit}; {'all models are equal' if len(hashes) == 1 else f'{len(hashes)} DIFFERENT MODELS'}")
+    print(f"\n{unit}; {'all that octavo made are equal' if len(hashes) == 1 else f'{len(hashes)} DIFFERENT RESULTS'}")
 
 
 def bench_words(args: Namespace, results: Results) -> None:
@@ -193,12 +198,60 @@ def bench_cluster(args: Namespace, results: Results) -> None:
     show(results, "cluster", names, f"{args.words.stat().st_size:,} bytes, order 5, a core a worker")
 
 
+def count_pairs(args: Namespace, flags: tuple[str, ...]) -> dict[str, Any]:
+    """One octavo count cooccurrences."""
+    place = args.work / "pairs"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    command = octavo_command("count", "cooccurrences", args.words, "--window", str(WINDOW), "--sentences",
+                             "--min-count", str(MIN_COUNT), "--binary", "--out", place / "near", *flags)  # fmt: skip
+    with peak_disk(place) as disk:
+        cost = run_command(command)
+    records = (place / "near" / GLOVE_RECORDS).read_bytes()
+    row = {"pairs": len(records) // GLOVE_RECORD.itemsize, "sha256": hashlib.sha256(records).hexdigest()}
+    shutil.rmtree(place)
+    return spent(cost, disk[0]) | row
+
+
+def cooccur(args: Namespace) -> dict[str, Any]:
+    """Stanford's vocab_count and cooccur of the same text."""
+    place = args.work / "cooccur"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    folder, text = args.glove.absolute(), args.words.absolute()
+    shell = (
+        f"'{folder}/vocab_count' -min-count {MIN_COUNT} -verbose 0 < '{text}' > vocab.txt && "
+        f"'{folder}/cooccur' -window-size {WINDOW} -vocab-file vocab.txt -memory {GLOVE_MEMORY} -verbose 0 "
+        f"-overflow-file overflow < '{text}' > {GLOVE_RECORDS}"
+    )
+    with peak_disk(place) as disk:
+        cost = run_command(["sh", "-c", f"cd '{place}' && {shell}"])
+    pairs = (place / GLOVE_RECORDS).stat().st_size // GLOVE_RECORD.itemsize
+    shutil.rmtree(place)
+    return spent(cost, disk[0]) | {"pairs": pairs}
+
+
+def bench_cooccurrences(args: Namespace, results: Results) -> None:
+    """GloVe's counts on the engines, in turn."""
+    names = [name for name in args.engines if name != "memory"]
+    for number in range(args.rounds):
+        for name in names:
+            results.measure("cooccurrences", name, number, partial(count_pairs, args, ENGINES[name]))
+        if args.glove:
+            results.measure("cooccurrences", "cooccur", number, partial(cooccur, args))
+    every = (*names, *(["cooccur"] if args.glove else []))
+    pairs = {row["pairs"] for name in every for row in results.of("cooccurrences", name)}
+    size = f"{args.words.stat().st_size:,} bytes, window {WINDOW}, words that occur {MIN_COUNT} times"
+    show(results, "cooccurrences", every, f"{size}, {' or '.join(f'{count:,}' for count in pairs)} pairs")
+
+
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--work", type=Path, required=True, help="where models, stages and results are written")
     arguments.add_argument("--words", type=Path, help="the text of benchmarks/words.py")
     arguments.add_argument("--large", type=Path, help="the text of benchmarks/sampled_text.py")
     arguments.add_argument("--kenlm", type=Path, help="the folder of lmplz")
+    arguments.add_argument("--glove", type=Path, help="the folder of Stanford's vocab_count and cooccur")
     arguments.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     arguments.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     arguments.add_argument("--rounds", type=int, default=3)
@@ -213,6 +266,8 @@ def main() -> None:
         bench_large(args, results)
     if "cluster" in args.parts and args.words:
         bench_cluster(args, results)
+    if "cooccurrences" in args.parts and args.words:
+        bench_cooccurrences(args, results)
 
 
 if __name__ == "__main__":

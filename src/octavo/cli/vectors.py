@@ -21,6 +21,7 @@ VectorFile = Annotated[Positional[str], arg(metavar="FILE", help="A file of vect
 WordList = Annotated[Positional[tuple[str, ...]], arg(metavar="WORD...", help_behavior_hint="(at least one)")]
 
 USAGE = """usage: octavo vectors CORPUS... --out FILE      learn vectors from a text
+       octavo vectors --cooccurrences FOLDER    learn them from what octavo count cooccurrences counted
        octavo vectors near FILE WORD...         the words nearest to each word
        octavo vectors analogy FILE A B C        A is to B as C is to what
        octavo vectors check FILE                analogies and similarities from a small list of octavo's own
@@ -47,6 +48,7 @@ def train(
     out: str = "vectors.txt",
     header: bool = False,
     whole_text: bool = False,
+    cooccurrences: str | None = None,
     field: Field = "text",
     errors: Literal["strict", "replace"] = "strict",
     encoding: Encoding = UTF8,
@@ -62,16 +64,18 @@ def train(
         out: The file they are written to.
         header: Begin the file with word2vec's line of counts.
         whole_text: Learn from the last tenth too, on which models are measured; runs that use the vectors say so.
+        cooccurrences: Instead of a text: a folder that octavo count cooccurrences wrote.
         errors: What is not UTF-8: refuse it or replace it.
         seed: Of the random start and order.
     """
-    if not corpus:
-        raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
+    if bool(corpus) == bool(cooccurrences):
+        raise UserError("name a text to learn from, or counts: octavo vectors CORPUS --out FILE, or --cooccurrences")
     _check_out(out, corpus)
     with new_path(out, force):
         learnt = vectors(
-            corpus, seed=seed, whole_text=whole_text, field=field, errors=errors, encoding=encoding, **vars(config)
-        )
+            corpus or None, seed=seed, whole_text=whole_text, field=field, errors=errors, encoding=encoding,
+            cooccurrences=cooccurrences, **vars(config),
+        )  # fmt: skip
         learnt.save(out, header)
     summary, losses = learnt.summary, learnt.summary["loss"]
     epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""

@@ -18,7 +18,8 @@ from octavo.io.encoding import UTF8
 from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.text import open_corpus, open_text
 from octavo.text.word_vectors import Vectors, read_vectors, write_vectors
-from octavo.training.glove import GloveConfig, train_glove
+from octavo.training.cooccurrence_folder import read_cooccurrence_folder
+from octavo.training.glove import GloveConfig, train_glove, train_on_counts
 
 # Written for octavo, and small: enough to see whether vectors are sound, not to rank methods that are close.
 ANALOGIES: dict[str, tuple[str, ...]] = {
@@ -133,7 +134,7 @@ class WordVectors:
 def vectors(
     corpus: str | Path | Sequence[str | Path] | None = None, *, file: str | Path | None = None, seed: int = 0,
     whole_text: bool = False, field: str = "text", errors: Literal["strict", "replace"] = "strict",
-    encoding: str = UTF8, **settings: Any,
+    encoding: str = UTF8, cooccurrences: str | Path | None = None, **settings: Any,
 ) -> WordVectors:  # fmt: skip
     """Learn word vectors from a text (GloVe), or read a file of them. Only the training part serves, so that a model
     that starts from the vectors has not seen the text it is measured on.
@@ -146,6 +147,7 @@ def vectors(
         field: The field of JSON lines or Parquet that holds the text.
         errors: What is not UTF-8: "strict" refuses it, "replace" replaces it.
         encoding: The encoding of the text: "latin-1", "utf-16", ...
+        cooccurrences: Instead of a corpus: a folder that `octavo count cooccurrences` wrote.
         **settings: Those of GloVe: dim, window, min_count, vocab_size, lower, epochs, learning_rate, budget.
 
     Returns:
@@ -162,15 +164,20 @@ def vectors(
         >>> octavo.vectors(file="plays.txt").nearest("the", 3) == plays.nearest("the", 3)
         True
     """
-    if (corpus is None) == (file is None):
-        raise UserError("vectors are learnt or read: give either a corpus or file=PATH")
+    if [corpus, file, cooccurrences].count(None) != 2:
+        raise UserError("vectors are learnt or read: give one of a corpus, cooccurrences=FOLDER and file=PATH")
     if file is not None:
         if settings:
             raise UserError(f"a file of vectors has no settings: {', '.join(settings)}; they are for learning")
         return WordVectors(read_vectors(file))
-    assert corpus is not None
     (config,) = configs_from("vectors", [GloveConfig()], settings)
     losses: list[float] = []
+    if cooccurrences is not None:
+        folder = read_cooccurrence_folder(Path(cooccurrences))
+        found, summary = train_on_counts(folder, config, seed, lambda row: losses.append(row["loss"]))
+        text_read = {"source": [*folder.record.sources], "part": "the whole text", "sha256": folder.record.sha256}
+        return WordVectors(found, {**summary, "loss": losses, "text": text_read})
+    assert corpus is not None
     sources = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     names = [str(one) for one in sources]
     text = (

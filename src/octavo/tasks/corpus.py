@@ -42,7 +42,7 @@ class TextConfig:
     tokenizer: str = "byte"
     """byte, char, word, bpe, or the path of a tokenizer.json, or of a run: then the tokenizer of that run."""
     vocab_size: Length | None = None
-    """bpe, word, wordpiece: the number of tokens, or of words at most."""
+    """bpe, word, wordpiece, closed: the number of tokens, or of words at most."""
     min_count: Count | None = None
     """word, char, closed: words or characters that occur less often are written as bytes, or are <unk>."""
     split: Literal["words", "space"] | None = None

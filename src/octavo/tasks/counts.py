@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from octavo.engines import check_engine
 from octavo.engines.engine import Engine
 from octavo.engines.stages import Stages, stages_folder
 from octavo.errors import UserError
@@ -30,9 +29,8 @@ from octavo.models.ngram.model import sentence_end
 from octavo.models.ngram.relational import count_windows, level_name
 from octavo.models.ngram.text_counts import import_text_counts
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.engine_counting import IDS, TOKENS, CountingJob, EngineConfig
+from octavo.tasks.engine_counting import IDS, TOKENS, CountingJob, EngineConfig, engine_of, modified_times, open_whole
 from octavo.tasks.run import Run
-from octavo.text import Split
 
 
 def count_texts(
@@ -40,12 +38,9 @@ def count_texts(
     counting: EngineConfig = EngineConfig(),  # noqa: B008
 ) -> CountFolder:  # fmt: skip
     """Count all of a text's n-grams into a folder; a killed job goes on from its finished stages."""
-    engine = _engine_of(counting)
+    engine = engine_of(counting)
     NGramConfig(order=order, sentences=sentences)
-    corpus = text.open(list(sources))
-    if not text.valid:  # nothing is held out: a model is measured on another text
-        whole = corpus.train.text
-        corpus = replace(corpus, train=Split(whole, 0, whole.size))
+    corpus = open_whole(sources, text)
     job = CountingJob.of_text(counting, corpus, text, {"order": order, "sentences": sentences, "counts": 1}, out)
     tokenizer, store = job.tokenize(corpus, text)
     vocabulary = Vocabulary(tokenizer.vocab, tokenizer.begin, sentence_end(sentences, tokenizer.newline))
@@ -80,7 +75,7 @@ def merge_counts(folders: Sequence[Path], out: Path, counting: EngineConfig = En
 
 def import_counts(files: Sequence[Path], out: Path, counting: EngineConfig = EngineConfig()) -> CountFolder:  # noqa: B008
     """A folder of counts out of lines that others wrote: words, a tab, a count."""
-    name = _engine_of(counting)
+    name = engine_of(counting)
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     work = TemporaryFolder(out.absolute().parent)
     try:
@@ -119,24 +114,10 @@ def _counted(
     folders: Sequence[CountFolder], order: int, counting: EngineConfig, out: Path | None
 ) -> Iterator[tuple[Engine, Stages]]:
     """An engine, and stages of which the first is the folders' counts; they are deleted in the end."""
-    name = _engine_of(counting)
-    identity = {"counts": [[str(one.path.absolute()), _age(one.path)] for one in folders], "order": order}
+    name = engine_of(counting)
+    identity = {"counts": [[str(one.path.absolute()), modified_times(one.path)] for one in folders], "order": order}
     stages = Stages(stages_folder(out), identity)
     with counting.open(stages.folder, name) as engine:
         take_counts(engine, stages, folders, order)
         yield engine, stages
     stages.delete()
-
-
-def _age(path: Path) -> list[int]:
-    """What changes when a folder of counts is written anew."""
-    return sorted(one.stat().st_mtime_ns for one in path.rglob("*") if one.is_file())
-
-
-def _engine_of(counting: EngineConfig) -> str:
-    """Counts are always an engine's."""
-    if counting.engine == "memory":
-        raise UserError("folders of counts are made by an engine: engine=memory; try --engine duckdb")
-    name = "duckdb" if counting.engine == "auto" else counting.engine
-    check_engine(name)
-    return name

@@ -6,8 +6,8 @@ order...    the counts, see `models.ngram.relational`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +16,12 @@ import numpy as np
 from octavo.engines import check_engine, has_engine
 from octavo.engines.choice import EngineChoice
 from octavo.engines.stages import Stages, stages_folder
+from octavo.errors import UserError
 from octavo.io.memory import available
 from octavo.models.ngram.counting import MOST_TOKENS
 from octavo.models.spec import EngineFit, Fitted
 from octavo.tasks.corpus import COUNTING_BYTES_PER_TOKEN, MAX_BYTES_IN_MEMORY, TextConfig
-from octavo.text import Corpus, Tokenizer, TokenStore, learn_and_tokenize, load_tokenizer, save_tokenizer
+from octavo.text import Corpus, Split, Tokenizer, TokenStore, learn_and_tokenize, load_tokenizer, save_tokenizer
 from octavo.text.token_store import id_type, map_ids
 
 TOKENS, IDS, TOKENIZER = "tokens", "ids.bin", "tokenizer.json"
@@ -99,3 +100,26 @@ def job_for(
     if config.engine != "auto":
         check_engine(config.engine)
     return CountingJob.of_text(config, corpus, text, job, out)
+
+
+def engine_of(counting: EngineConfig) -> str:
+    """The engine that makes folders of counts, which memory does not."""
+    if counting.engine == "memory":
+        raise UserError("folders of counts are made by an engine: engine=memory; try --engine duckdb")
+    name = "duckdb" if counting.engine == "auto" else counting.engine
+    check_engine(name)
+    return name
+
+
+def open_whole(sources: Sequence[str], text: TextConfig) -> Corpus:
+    """A corpus of which nothing is held out, unless it is named: a model of its counts is measured on another text."""
+    corpus = text.open(list(sources))
+    if text.valid:
+        return corpus
+    whole = corpus.train.text
+    return replace(corpus, train=Split(whole, 0, whole.size))
+
+
+def modified_times(folder: Path) -> list[int]:
+    """What changes when a folder of counts is written anew."""
+    return sorted(path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file())

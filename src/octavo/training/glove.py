@@ -24,11 +24,14 @@ from torch import Tensor
 from octavo.config import Count, LearningRate, Length, Range, Width, check_ranges
 from octavo.core import seeded_generator
 from octavo.errors import UserError
+from octavo.exchange.arpa import token_names
+from octavo.io.limits import check_memory
 from octavo.io.progress import Advance, progress
 from octavo.models.bigram_training import Report
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.word import Word, WordSettings
 from octavo.text.word_vectors import Vectors, word_of
+from octavo.training.cooccurrence_folder import CooccurrenceFolder, by_falling_count
 
 CHUNK_WORDS = 1 << 18  # words whose neighbours are counted at a time
 STEP = 1 << 14  # pairs in a step of training, or as many as there are words
@@ -36,6 +39,8 @@ POWER, MOST = 0.75, 100.0  # of the weight f; as in the paper
 Summed = tuple[NDArray[np.int64], NDArray[np.float64]]  # keys in order, and the sum of each one's values
 
 BREAK = -1  # between documents, in a list of words
+OF_COUNTING = ("window", "min_count", "vocab_size", "lower")  # settings that a folder of counts has behind it
+PAIR_BYTES = 48  # of memory for a pair of a folder: its ids, its weight, and what they are copied to
 
 
 @dataclass(frozen=True)
@@ -205,3 +210,45 @@ def train_glove(
     rows_WD = learn_near(near, len(words), config, generator, report)
     summary = {"words": len(words), "pairs": len(near.x_P), "tokens": int((word_N >= 0).sum())}
     return Vectors(words, rows_WD), summary | {"seconds": time.perf_counter() - began}
+
+
+def train_on_counts(
+    folder: CooccurrenceFolder, config: GloveConfig, seed: int = 0, report: Report | None = None
+) -> tuple[Vectors, dict[str, Any]]:
+    """Word vectors of a folder of co-occurrences, as `train_glove` learns them of a text."""
+    began = time.perf_counter()
+    for name in OF_COUNTING:
+        if getattr(config, name) != getattr(GloveConfig(), name):
+            raise UserError(
+                f"{name} is for learning from a text: {folder.path} is counted, and {name}={getattr(config, name)}; "
+                f"leave --{name.replace('_', '-')} out, or count again with it"
+            )
+    words, near = read_near(folder)
+    if len(words) < 2:
+        raise UserError(f"{folder.path} has {len(words)} words, and vectors need two; count a longer text")
+    rows_WD = learn_near(near, len(words), config, seeded_generator(seed), report)
+    summary = {"words": len(words), "pairs": len(near.x_P), "tokens": folder.record.tokens}
+    return Vectors(words, rows_WD), summary | {"seconds": time.perf_counter() - began}
+
+
+def read_near(folder: CooccurrenceFolder) -> tuple[list[str], Near]:
+    """The words of a folder of co-occurrences, most frequent first, and its table X."""
+    if not folder.record.symmetric:
+        raise UserError(
+            f"vectors are learnt from the words on both sides: {folder.path} has symmetric=False; count again without "
+            "--no-symmetric"
+        )
+    check_memory(PAIR_BYTES * folder.record.pairs, f"reading {folder.path}", "count again with a smaller --vocab-size")
+    names, count_V = token_names(folder.tokenizer), folder.counts()
+    known = by_falling_count(count_V, names)
+    place_V = np.full(len(names), -1)
+    place_V[known] = np.arange(len(known))
+    parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    for w1_M, w2_M, x_M in folder.pairs():
+        once = w1_M <= w2_M  # each pair stands there in both orders
+        i_M, j_M = place_V[w1_M[once]], place_V[w2_M[once]]
+        parts.append((np.minimum(i_M, j_M), np.maximum(i_M, j_M), x_M[once]))
+    near = Near(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    if (near.i_P < 0).any():
+        raise UserError(f"{folder.path} is damaged: its pairs do not fit its words; count again")
+    return [names[token] for token in known], near

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from octavo.config import Count, check_ranges
+from octavo.config import Count, Length, check_ranges
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
@@ -32,6 +32,8 @@ class ClosedSettings:
 
     min_count: Count = 1
     """Words that occur less often are <unk>."""
+    vocab_size: Length | None = None
+    """The number of words at most; the most frequent are taken."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -57,14 +59,18 @@ class ClosedVocabulary(Tokenizer):
 
     @classmethod
     def learn(cls, chunks: Iterable[Chunk], settings: ClosedSettings | None = None) -> ClosedVocabulary:
-        """Know the words that are UTF-8 and occur at least `min_count` times."""
+        """Know the words that are UTF-8 and occur at least `min_count` times, at most `vocab_size` of them."""
         counts: Counter[bytes] = Counter()
         for chunk in rechunk(chunks, last_space):
             for document in chunk.documents():
                 counts.update(document.split())
-        least = (settings or ClosedSettings()).min_count
-        words = [word.decode("utf-8", "replace") for word, count in counts.items() if count >= least]
-        return cls([*sorted(set(words) - {BEGIN, END, *UNKNOWNS}), END, UNKNOWN, BEGIN])
+        settings = settings or ClosedSettings()
+        for mark in (BEGIN, END, *UNKNOWNS):
+            counts.pop(mark.encode(), None)
+        known = sorted((word for word, count in counts.items() if count >= settings.min_count),
+                       key=lambda word: (-counts[word], word))[: settings.vocab_size]  # fmt: skip
+        words = {word.decode("utf-8", "replace") for word in known}
+        return cls([*sorted(words), END, UNKNOWN, BEGIN])
 
     @property
     def words(self) -> list[str]:
