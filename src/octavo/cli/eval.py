@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import WRITTEN, Encoding, Field, Files, RunPath, read_file
+from octavo.cli.flags import WRITTEN, Device, Encoding, Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
+from octavo.core import device_of
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.io.files import thousands, whole_file
@@ -27,6 +28,7 @@ from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.compression import compress as compress_data
 from octavo.tasks.compression import decompress as decompress_data
 from octavo.tasks.corpus import held_out
+from octavo.tasks.device import place
 from octavo.tasks.run import Run, load
 from octavo.text import Split
 
@@ -52,6 +54,7 @@ def eval_(
     adaptive: Adaptive = False,
     adaptive_learning_rate: AdaptiveLearningRate = None,
     adaptive_segment: AdaptiveSegment = None,
+    device: Device = "auto",
 ) -> Output:
     """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
 
@@ -72,6 +75,7 @@ def eval_(
     else:
         texts = [held_out(loaded)]
         label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))
+    place(loaded, device, sum(text.size for _, text in texts))
     rows = [score_text(loaded.model, loaded.tokenizer, text, name, label) for name, text in texts]
     score = total("all" if len(rows) > 1 else rows[0].name, rows, label)
     if prove and score.impossible:
@@ -81,8 +85,9 @@ def eval_(
         )
     proofs = Proofs(loaded, [(row, text) for row, (_, text) in zip(rows, texts, strict=True) if prove])
     parameters = parameter_count(loaded.model)
+    about = {"parameters": parameters, "device": str(device_of(loaded.model))}
     return Output(
-        lambda: score.to_json() | {"parameters": parameters} | ({"proof": list(proofs)} if prove else {}),
+        lambda: score.to_json() | about | ({"proof": list(proofs)} if prove else {}),
         lambda: _print_score(score, parameters),
         lambda: _print_proofs(proofs),
         failed=lambda: not proofs.hold,
