@@ -14,10 +14,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import torch
 
 import octavo
 from image_files import idx_folder
 from octavo.cli import main
+from octavo.errors import UserError
 from octavo.io.run_folder import read_record
 from other_device import other_device
 from public_api import write_folder
@@ -127,6 +129,44 @@ def test_every_verb_refuses_a_device_that_is_not_here(
     with patch("torch.cuda.is_available", return_value=False):
         assert main([*VERBS[name], *extra, "--device", "cuda:7"]) == 2
     assert capsys.readouterr().err.startswith("octavo: device cuda:7 needs a CUDA GPU: 0 are here; try --device cpu")
+
+
+@pytest.mark.parametrize("name", ["gru", "gpt", "kn3"])
+def test_an_archive_is_restored_where_it_was_made_and_a_portable_one_anywhere(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (folder / "other.txt").read_bytes()
+    run = f"runs/{name}"
+    with other_device():
+        assert main(["compress", run, "other.txt", "there.oct", "--device", "mps", "--force"]) == 0
+        assert main(["decompress", run, "there.oct", "out.txt", "--force"]) == 0  # auto: where it was made
+        assert (folder / "out.txt").read_bytes() == text
+        assert main(["decompress", run, "there.oct", "out.txt", "--device", "cpu", "--force"]) == 2
+        assert "octavo: the archive was made on mps (Apple, torch" in capsys.readouterr().err
+    if torch.backends.mps.is_available():
+        return
+    assert main(["decompress", run, "there.oct", "out.txt", "--force"]) == 2
+    assert "restore it with --device mps, or compress with --portable" in capsys.readouterr().err
+    assert main(["compress", run, "other.txt", "anywhere.oct", "--portable", "--force"]) == 0
+    with other_device():
+        assert main(["decompress", run, "anywhere.oct", "out.txt", "--device", "mps", "--force"]) == 0
+        assert main(["compress", run, "other.txt", "no.oct", "--portable", "--device", "mps"]) == 2
+    assert (folder / "out.txt").read_bytes() == text
+    assert "a portable archive is made on the CPU: device=mps" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["gru", "gpt", "kn3"])
+def test_a_gpus_archive_is_restored_there_and_a_portable_one_on_both(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run = (folder / "other.txt").read_bytes(), octavo.load(f"runs/{name}")
+    archive = octavo.compress(run, data, device="cuda")
+    assert octavo.decompress(run, archive) == octavo.decompress(run, archive, device="cuda:0") == data
+    with pytest.raises(UserError, match="the archive was made on cuda"):
+        octavo.decompress(run, archive, device="cpu")
+    anywhere = octavo.compress(run, data, portable=True)
+    assert octavo.decompress(run, anywhere, device="cuda") == octavo.decompress(run, anywhere, device="cpu") == data
 
 
 def test_results_say_where_they_were_computed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

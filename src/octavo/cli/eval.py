@@ -14,6 +14,7 @@ from tyro.conf import Positional, arg
 
 from octavo.cli.flags import WRITTEN, Device, Encoding, Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
+from octavo.config import DEVICE_NAMES
 from octavo.core import device_of
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
@@ -40,6 +41,9 @@ AdaptiveLearningRate = Annotated[
 ]
 AdaptiveSegment = Annotated[
     int | None, arg(help=f"--adaptive: tokens read between two steps; without it, {AdaptiveConfig.segment}.")
+]
+WhereCompressed = Annotated[
+    str, arg(help=f"Where the model computes: {DEVICE_NAMES}. auto: the kind of device that it was compressed on.")
 ]
 LONG_PROOF_BYTES = 50_000  # of a text whose proof may take so long that its time is estimated first
 
@@ -166,8 +170,10 @@ def compress(
     adaptive: Adaptive = False,
     adaptive_learning_rate: AdaptiveLearningRate = None,
     adaptive_segment: AdaptiveSegment = None,
+    portable: bool = False,
+    device: Device = "auto",
 ) -> Output:
-    """Compress any file with a model. The archive opens only with the same model.
+    """Compress any file with a model. The archive opens only with the same model, and on the same kind of device.
 
     Example: octavo compress runs/kn7 play.txt play.oct
 
@@ -175,9 +181,12 @@ def compress(
         source: The file to compress.
         target: The archive to write.
         streams: Parallel streams of the range coder: more are faster and cost a few bytes each.
+        portable: Write an archive that any machine restores: the model computes on the CPU in double precision.
     """
     how = _adaptive_settings(adaptive, adaptive_learning_rate, adaptive_segment)
-    data, archive = _rewrite(run, source, target, partial(compress_data, streams=streams, **how))
+    data, archive = _rewrite(
+        run, source, target, partial(compress_data, streams=streams, portable=portable, device=device, **how)
+    )
     summary = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
     words = f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}"
     return Output(summary, words)
@@ -193,6 +202,9 @@ def decompress(
     adaptive: Adaptive = False,
     adaptive_learning_rate: AdaptiveLearningRate = None,
     adaptive_segment: AdaptiveSegment = None,
+    device: Annotated[
+        str, arg(help=f"Where the model computes: {DEVICE_NAMES}. auto: where it was compressed.")
+    ] = "auto",
 ) -> Output:
     """Restore a file that octavo compress wrote, with the same model and the same --adaptive settings.
 
@@ -204,7 +216,7 @@ def decompress(
         target: The file to write.
     """
     how = _adaptive_settings(adaptive, adaptive_learning_rate, adaptive_segment)
-    archive, data = _rewrite(run, source, target, partial(decompress_data, **how))
+    archive, data = _rewrite(run, source, target, partial(decompress_data, device=device, **how))
     summary = {"bytes": len(data), "archive_bytes": len(archive)}
     return Output(summary, f"{len(data):,} bytes restored to {target}")
 
