@@ -4,7 +4,8 @@ Text of tiny Shakespeare's held-out tenth. `command`: wall-clock seconds of a ne
 are seconds of one core, which on an idle machine are the same thing. `start-up`: the command with an empty file, that
 is, Python, imports and loading. `coding`: choosing the number of streams and coding them, in this process. `session`:
 the floor, the steps of the model's session alone, without the range coder. `portable`: coding with --portable, and what
-that costs; `digits`: to how many the probabilities of two machines would agree at the end of the text. Every archive is restored and compared.
+that costs; `digits`: to how many the probabilities of two machines would agree, the text being read to its end. Every
+archive is restored and compared.
 
 python benchmarks/bench_compress.py              # trains the four models, a few seconds each, into a temporary folder
 python benchmarks/bench_compress.py --runs runs  # measures runs/kn7, runs/gpt, runs/gru and runs/mix, where they exist
