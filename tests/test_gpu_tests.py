@@ -55,4 +55,7 @@ def test_without_a_gpu_it_is_refused_in_one_line(capsys: pytest.CaptureFixture[s
 
 
 def test_the_make_target_runs_it() -> None:
-    assert "\ntest-gpu: .venv/.ok-dev\n\t.venv/bin/python tests/gpu_tests.py\n" in (gpu_tests.ROOT / "Makefile").read_text()
+    assert (
+        "\ntest-gpu: .venv/.ok-dev\n\t.venv/bin/python tests/gpu_tests.py\n"
+        in (gpu_tests.ROOT / "Makefile").read_text()
+    )
