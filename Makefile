@@ -3,7 +3,7 @@ PIP = .venv/bin/pip --disable-pip-version-check
 ARGS ?= -n 2 --dist worksteal
 BENCH = OCTAVO_BENCH_MACHINE_PRINTED=1 .venv/bin/python benchmarks
 
-.PHONY: demo test test-ray test-spark check lint format docs dist release-check bench mutants torture clean
+.PHONY: demo test test-gpu test-ray test-spark check lint format docs dist release-check bench mutants torture clean
 
 ## demo: train every model on Shakespeare, compare them, and write a page to runs/demo
 demo: .venv/.ok
@@ -12,6 +12,10 @@ demo: .venv/.ok
 ## test: run the tests; make test ARGS="-k layout" runs some of them
 test: .venv/.ok-dev
 	.venv/bin/pytest $(ARGS)
+
+## test-gpu: run the tests that need a CUDA device, warnings as errors, and say how many ran; refused without one
+test-gpu: .venv/.ok-dev
+	.venv/bin/python tests/gpu_tests.py
 
 ## test-ray: install Ray, 200 MB and more, and run the tests of experiments on a cluster
 test-ray: .venv/.ok-dev

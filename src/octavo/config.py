@@ -19,6 +19,7 @@ from octavo.deprecation import warn_deprecated
 from octavo.errors import UserError, did_you_mean
 
 C = TypeVar("C")
+DEVICE_NAMES = "auto, cpu, cuda, cuda:N or mps"  # what --device takes
 LARGEST_INT = (1 << 63) - 1  # what tensors and files can count
 
 

@@ -177,13 +177,13 @@ def test_every_changed_byte_and_every_cut_is_refused() -> None:
 def test_each_refusal_has_its_own_line() -> None:
     model, data = random_markov(257), some_bytes(40)
     archive = compress_bytes(model, Bytes(), data, MINE)
-    newer, older = archive[:4] + b"\4" + archive[5:], archive[:4] + b"\0" + archive[5:]
+    newer, older = archive[:4] + b"\5" + archive[5:], archive[:4] + b"\0" + archive[5:]
     for wrong, identity, line in (
         (b"PK\3\4" + archive[4:], MINE, "not an octavo archive"),
         (archive[:20], MINE, "cut off: 20 bytes"),
         (b"", MINE, "cut off: 0 bytes"),
         (archive[:-4], MINE, "damaged or cut off"),
-        (newer, MINE, "has version 4; install a newer octavo"),
+        (newer, MINE, "has version 5; install a newer octavo"),
         (older, MINE, "has version 0; it is damaged"),
         (archive, OTHER, "opens only with the model that wrote it"),
     ):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Encoding, RunPath
+from octavo.cli.flags import Device, Encoding, RunPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.questions import read_questions
 from octavo.errors import UserError
@@ -17,10 +17,10 @@ from octavo.io.encoding import UTF8
 from octavo.scoring.metrics import answered, exact_match
 from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
 from octavo.tasks.answering import learn as learn_pairs
+from octavo.tasks.device import ANSWERED, place
 from octavo.tasks.facts_file import Facts, open_file_of_facts
 from octavo.tasks.facts_run import FactsRun, answering_run
 from octavo.tasks.run import load
-from octavo.tasks.task import pick_device
 
 Question = Annotated[Positional[str], arg(metavar="QUESTION")]
 
@@ -51,7 +51,7 @@ def answer(
     steps: int = 100,
     table: str = "",
     columns: tuple[str, ...] = (),
-    device: str = "auto",
+    device: Device = "auto",
     encoding: Encoding = UTF8,
     json: bool = False,
 ) -> None:
@@ -74,7 +74,6 @@ def answer(
         steps: --learn: changes of the weights.
         table: The SQLite table to look in; without it, facts, or the first.
         columns: The columns of the name and of the answer; without it, name and answer, or the first two.
-        device: --file, --learn: auto, cpu or cuda.
         json: Print JSON, and ask nothing.
     """
     if sum([bool(question), file is not None, learn]) != 1:
@@ -86,9 +85,10 @@ def answer(
         return
     rules = Rules(threshold, stored, _asked if ask and sys.stdin.isatty() and not json else None, beam)
     if file is not None:
-        oracle.model.to(pick_device(device))
+        place(oracle, device)
         _answer_file(oracle, rules, Path(file), encoding, json)
         return
+    place(oracle, device, ANSWERED)
     (reply,) = replies_to(oracle, [question], rules)
     print_json(reply.to_json()) if json else _print_reply(reply, stored, threshold)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import InFile, MaybeNewPath, run_action, run_command
+from octavo.cli.flags import Device, InFile, MaybeNewPath, run_action, run_command
 from octavo.cli.output import Output, note, print_json, print_table, write_page
 from octavo.cli.train import train_command
 from octavo.datasets.labels import Labelled, LabelledConfig, read_texts
@@ -19,6 +19,7 @@ from octavo.errors import UserError, did_you_mean
 from octavo.tasks.classification import TASK, held_out_examples
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import Classifier
+from octavo.tasks.device import place
 from octavo.tasks.predictions import classify as classify_texts
 from octavo.tasks.run_page import flags_of
 from octavo.tasks.trained_run import models_of
@@ -88,7 +89,12 @@ def print_classes(result: dict[str, Any]) -> None:
     print_table(titles, rows)
 
 
-def eval_(run: ClassifierPath, data: Data = (), reading: LabelledConfig = LabelledConfig()) -> Output:  # noqa: B008
+def eval_(
+    run: ClassifierPath,
+    data: Data = (),
+    reading: LabelledConfig = LabelledConfig(),  # noqa: B008
+    device: Device = "auto",
+) -> Output:
     """How good a classifier is on labelled texts; without any, on those held out of its training.
 
     Example: octavo classify eval runs/polarity
@@ -97,12 +103,13 @@ def eval_(run: ClassifierPath, data: Data = (), reading: LabelledConfig = Labell
         data: Labelled texts.
         reading: Where labels and texts are.
     """
-    result = TASK.evaluate(Classifier.load(run), data, reading=reading).to_json()
+    result = TASK.evaluate(place(Classifier.load(run), device), data, reading=reading).to_json()
     return Output(result, lambda: print_result(result))
 
 
 def predict(
-    run: ClassifierPath, file: InFile = "-", reading: LabelledConfig = LabelledConfig(), json: bool = False,  # noqa: B008
+    run: ClassifierPath, file: InFile = "-", reading: LabelledConfig = LabelledConfig(), device: Device = "auto",  # noqa: B008
+    json: bool = False,
 ) -> None:  # fmt: skip
     """The class of every text and its probability, a line each.
 
@@ -113,7 +120,7 @@ def predict(
         reading: Where the texts are.
         json: Print a JSON object a line, with the probability of every class.
     """
-    found = classify_texts(run, read_texts(file, reading))
+    found = classify_texts(run, read_texts(file, reading), device=device)
     if json:
         for one in found:
             print_json(one.to_json())
@@ -129,6 +136,7 @@ def inspect(
     count: int = 5,
     out: MaybeNewPath = None,
     seed: int = 0,
+    device: Device = "auto",
 ) -> Output:
     """Its surest mistakes: what each word contributed, whether word order counts, the nearest training examples.
 
@@ -142,7 +150,7 @@ def inspect(
         out: Write a page with coloured words, such as why.html.
         seed: For the shuffling.
     """
-    made = Classifier.load(run)
+    made = place(Classifier.load(run), device)
     learnt = _learnt(made)
     if text is not None:
         found = explain(made, [text], [None], learnt, seed)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from octavo.cli.flags import RunPath
+from octavo.cli.flags import Device, RunPath
 from octavo.cli.output import Output, print_table, print_wrapped
 from octavo.inspection.doctor import Diagnosis, Finding, examine
 from octavo.tasks.api import load
+from octavo.tasks.device import EXAMINED, place
 
 WIDTH = 100  # characters of a line
 
 
-def doctor(run: RunPath, quick: bool = False, all: bool = False) -> Output:
+def doctor(run: RunPath, quick: bool = False, all: bool = False, device: Device = "auto") -> Output:
     """Is my loss normal? Examine a run of any task, say what is wrong, the worst first, and what to try.
 
     It makes the model again from its settings and seed and compares the first loss and the weights with it; looks for
@@ -26,7 +27,7 @@ def doctor(run: RunPath, quick: bool = False, all: bool = False) -> Output:
         quick: Leave out the bag and the n-grams, which have to be counted.
         all: Show the examinations that found nothing wrong, too.
     """
-    found = examine(load(run), quick)
+    found = examine(place(load(run), device, EXAMINED), quick)
     return Output(found.to_json, lambda: print_diagnosis(found, all))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from octavo.cli.cells import output_of_part
-from octavo.cli.flags import Encoding
+from octavo.cli.flags import Device, Encoding
 from octavo.cli.output import Output, note, print_table
 from octavo.experiments.division import Division
 from octavo.experiments.domains import Domains
@@ -33,6 +33,7 @@ def domains(
     out: str = "runs/domains",
     budget: str = "30s",
     seed: int = 0,
+    device: Device = "auto",
     encoding: Encoding = UTF8,
     execution: Execution = Execution(),  # noqa: B008
     division: Division = Division(),  # noqa: B008
@@ -55,7 +56,7 @@ def domains(
         execution: Where the models are trained.
         division: One job for each model.
     """
-    request = DomainsRequest(list(runs), list(texts), bytes, preprocess, Path(out), budget, seed, encoding)
+    request = DomainsRequest(list(runs), list(texts), bytes, preprocess, Path(out), budget, seed, encoding, device)
     experiment = DomainsExperiment(request, execution, cell=division.run_cell)
     if (divided := output_of_part(experiment, division)) is not None:
         return divided

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import WRITTEN, Encoding, Field, Files, RunPath, read_file
+from octavo.cli.flags import WRITTEN, Device, Encoding, Field, Files, RunPath, read_file
 from octavo.cli.output import Output, note, print_table
+from octavo.config import DEVICE_NAMES
+from octavo.core import device_of
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.io.files import thousands, whole_file
@@ -27,6 +29,7 @@ from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.compression import compress as compress_data
 from octavo.tasks.compression import decompress as decompress_data
 from octavo.tasks.corpus import held_out
+from octavo.tasks.device import place
 from octavo.tasks.run import Run, load
 from octavo.text import Split
 
@@ -38,6 +41,9 @@ AdaptiveLearningRate = Annotated[
 ]
 AdaptiveSegment = Annotated[
     int | None, arg(help=f"--adaptive: tokens read between two steps; without it, {AdaptiveConfig.segment}.")
+]
+WhereCompressed = Annotated[
+    str, arg(help=f"Where the model computes: {DEVICE_NAMES}. auto: the kind of device that it was compressed on.")
 ]
 LONG_PROOF_BYTES = 50_000  # of a text whose proof may take so long that its time is estimated first
 
@@ -52,6 +58,7 @@ def eval_(
     adaptive: Adaptive = False,
     adaptive_learning_rate: AdaptiveLearningRate = None,
     adaptive_segment: AdaptiveSegment = None,
+    device: Device = "auto",
 ) -> Output:
     """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
 
@@ -72,6 +79,7 @@ def eval_(
     else:
         texts = [held_out(loaded)]
         label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))
+    place(loaded, device, sum(text.size for _, text in texts))
     rows = [score_text(loaded.model, loaded.tokenizer, text, name, label) for name, text in texts]
     score = total("all" if len(rows) > 1 else rows[0].name, rows, label)
     if prove and score.impossible:
@@ -81,8 +89,9 @@ def eval_(
         )
     proofs = Proofs(loaded, [(row, text) for row, (_, text) in zip(rows, texts, strict=True) if prove])
     parameters = parameter_count(loaded.model)
+    about = {"parameters": parameters, "device": str(device_of(loaded.model))}
     return Output(
-        lambda: score.to_json() | {"parameters": parameters} | ({"proof": list(proofs)} if prove else {}),
+        lambda: score.to_json() | about | ({"proof": list(proofs)} if prove else {}),
         lambda: _print_score(score, parameters),
         lambda: _print_proofs(proofs),
         failed=lambda: not proofs.hold,
@@ -161,8 +170,10 @@ def compress(
     adaptive: Adaptive = False,
     adaptive_learning_rate: AdaptiveLearningRate = None,
     adaptive_segment: AdaptiveSegment = None,
+    portable: bool = False,
+    device: Device = "auto",
 ) -> Output:
-    """Compress any file with a model. The archive opens only with the same model.
+    """Compress any file with a model. The archive opens only with the same model, and on the same kind of device.
 
     Example: octavo compress runs/kn7 play.txt play.oct
 
@@ -170,9 +181,12 @@ def compress(
         source: The file to compress.
         target: The archive to write.
         streams: Parallel streams of the range coder: more are faster and cost a few bytes each.
+        portable: Write an archive that any machine restores: the model computes on the CPU in double precision.
     """
     how = _adaptive_settings(adaptive, adaptive_learning_rate, adaptive_segment)
-    data, archive = _rewrite(run, source, target, partial(compress_data, streams=streams, **how))
+    data, archive = _rewrite(
+        run, source, target, partial(compress_data, streams=streams, portable=portable, device=device, **how)
+    )
     summary = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
     words = f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}"
     return Output(summary, words)
@@ -188,6 +202,9 @@ def decompress(
     adaptive: Adaptive = False,
     adaptive_learning_rate: AdaptiveLearningRate = None,
     adaptive_segment: AdaptiveSegment = None,
+    device: Annotated[
+        str, arg(help=f"Where the model computes: {DEVICE_NAMES}. auto: where it was compressed.")
+    ] = "auto",
 ) -> Output:
     """Restore a file that octavo compress wrote, with the same model and the same --adaptive settings.
 
@@ -199,7 +216,7 @@ def decompress(
         target: The file to write.
     """
     how = _adaptive_settings(adaptive, adaptive_learning_rate, adaptive_segment)
-    archive, data = _rewrite(run, source, target, partial(decompress_data, **how))
+    archive, data = _rewrite(run, source, target, partial(decompress_data, device=device, **how))
     summary = {"bytes": len(data), "archive_bytes": len(archive)}
     return Output(summary, f"{len(data):,} bytes restored to {target}")
 

@@ -19,6 +19,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from octavo.cli.help import HELP_FLAGS, Description, help_text
 from octavo.cli.output import Output
+from octavo.config import DEVICE_NAMES
 from octavo.errors import UserError, did_you_mean
 from octavo.io.compressed import read_whole
 from octavo.io.files import check_new
@@ -37,7 +38,9 @@ Files = Annotated[Positional[tuple[str, ...]], arg(metavar="FILE...")]
 InFile = Annotated[Positional[str], arg(metavar="FILE")]
 RunPath = Annotated[Positional[str], arg(metavar="RUN", help="A run folder.")]
 Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
-Device = Annotated[str, arg(help="auto, cpu or cuda.")]
+Device = Annotated[
+    str, arg(help=f"Where the model computes: {DEVICE_NAMES}. auto: a GPU, where there is one and it is faster.")
+]
 Field = Annotated[str, arg(help="JSON lines, parquet: where the text is.")]
 Force = Annotated[bool, arg(help="Replace what is there already.")]
 Encoding = Annotated[

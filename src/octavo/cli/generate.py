@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
-from octavo.cli.flags import RunPath
+from octavo.cli.flags import Device, RunPath
 from octavo.cli.output import note, print_json
-from octavo.core import seeded_generator
+from octavo.core import device_of, seeded_generator
 from octavo.decode import Round, Speculative, Tally, lucks, speculate, stream
 from octavo.decode import generate as generate_tokens
 from octavo.tasks import api
@@ -39,6 +39,7 @@ def generate(
     draft_tokens: int | None = None,
     count: int = 1,
     seed: int = 0,
+    device: Device = "auto",
     json: bool = False,
 ) -> None:
     """Let a model continue a prompt.
@@ -69,8 +70,8 @@ def generate(
     api.check_amount("max_tokens", max_tokens, 0)
     api.check_amount("count", count, 1)
     generator = seeded_generator(seed)
-    loaded = load(run)
-    chosen = api.with_draft(loaded, load(draft) if draft is not None else None, draft_tokens, chosen)
+    loaded, drafter = api.placed_writers(load(run), None if draft is None else load(draft), device, max_tokens * count)
+    chosen = api.with_draft(loaded, drafter, draft_tokens, chosen)
     x_T = api.encode_prompt(loaded, prompt)
     prompt = prompt.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # as it can be shown
     streamed = count == 1 and not json and method in ("sample", "greedy") and loaded.tokenizer.lossless
@@ -89,7 +90,8 @@ def generate(
         texts = [loaded.tokenizer.decode(list(chain(*row))).decode("utf-8", "replace") for row in rows]
     speed = _speed(rounds, time.perf_counter() - began) if isinstance(chosen, Speculative) else {}
     if json:
-        print_json({"prompt": prompt, "method": method, "seed": seed, "texts": texts} | speed)
+        about = {"prompt": prompt, "method": method, "seed": seed, "device": str(device_of(loaded.model))}
+        print_json(about | {"texts": texts} | speed)
         return
     if not streamed:
         between = "" if loaded.tokenizer.lossless or not prompt else " "  # a closed vocabulary's words imply spaces

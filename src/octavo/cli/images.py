@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.classify import print_result as print_result
-from octavo.cli.flags import MaybeNewPath, RunPath
+from octavo.cli.flags import Device, MaybeNewPath, RunPath
 from octavo.cli.inspect import show_description
 from octavo.cli.output import Output, print_table, write_page
 from octavo.config import rounded
 from octavo.errors import UserError
 from octavo.inspection.api import describe_run
+from octavo.tasks.device import ONE_IMAGE, place
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.images import ImageRun, evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
@@ -21,7 +22,7 @@ DIGITS = 6  # of the weights in JSON
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
 
 
-def eval_(run: RunPath, images: ImageSource = "") -> Output:
+def eval_(run: RunPath, images: ImageSource = "", device: Device = "auto") -> Output:
     """How often a run puts images into the right class; without images, those held out of its own.
 
     Example: octavo eval runs/vit
@@ -29,12 +30,14 @@ def eval_(run: RunPath, images: ImageSource = "") -> Output:
     Args:
         images: A name or a folder, as for octavo train; its held-out part is measured.
     """
-    measured = evaluate_images(ImageRun.load(run).check_finished(), images or None)
+    measured = evaluate_images(place(ImageRun.load(run).check_finished(), device), images or None)
     result = measured.scores.to_json()
     return Output(result | {"wrong": [list(one) for one in measured.wrong]}, lambda: print_result(result))
 
 
-def inspect(run: RunPath, image: str | None = None, out: MaybeNewPath = None) -> Output:
+def inspect(
+    run: RunPath, image: str | None = None, out: MaybeNewPath = None, device: Device = "auto"
+) -> Output:  # fmt: skip
     """What a run is; with --image, what it makes of one image and where its heads look.
 
     Example: octavo inspect runs/vit --image 0 --out look.html
@@ -48,6 +51,7 @@ def inspect(run: RunPath, image: str | None = None, out: MaybeNewPath = None) ->
         if out is not None:
             raise UserError("there must be an image to draw with --out; add --image 0, or a picture file")
         return show_description(describe_run(loaded))
+    place(loaded, device, ONE_IMAGE)
     name, x_CHW, truth = picture_of(loaded, image)
     attention = attend_to_image(loaded, x_CHW)
     if out is not None:

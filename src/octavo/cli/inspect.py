@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from octavo.cli.eval import Adaptive, AdaptiveLearningRate, AdaptiveSegment
-from octavo.cli.flags import MaybeNewPath
+from octavo.cli.flags import Device, MaybeNewPath
 from octavo.cli.output import Output, note, print_table, write_page
 from octavo.errors import UserError
 from octavo.inspection.adaptation_page import BEST_EXPERT, limit_note, readings_table, token_rows
@@ -29,6 +29,7 @@ from octavo.inspection.surprisal import Surprise
 from octavo.inspection.token_tables import summary_table
 from octavo.models import name_of, spec_of
 from octavo.tasks.adaptive import adaptive_run
+from octavo.tasks.device import VIEWS, place
 from octavo.tasks.run import load
 from octavo.tasks.task import find_task
 
@@ -38,7 +39,7 @@ RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...", help_beh
 def inspect(
     runs: RunPaths, text: str | None = None, out: MaybeNewPath = None, back: int | None = None,
     adaptive: Adaptive = False, adaptive_learning_rate: AdaptiveLearningRate = None,
-    adaptive_segment: AdaptiveSegment = None,
+    adaptive_segment: AdaptiveSegment = None, device: Device = "auto",
 ) -> Output:  # fmt: skip
     """What a run is; with --text, the surprisal of each token, and the model's views: gates, attention, gradient flow.
 
@@ -66,6 +67,8 @@ def inspect(
     loaded = [adaptive_run(load(run), *settings) for run in runs]
     if text is None:
         return show_description(describe_run(loaded[0]))
+    for one in loaded:
+        place(one, device, VIEWS * len(text))
     if len(runs) == 1 and out is None and back is None:
         seen = inspect_text(loaded, text)
         return Output(seen.to_json, lambda: _print_tokens(seen))

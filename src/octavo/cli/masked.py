@@ -38,7 +38,7 @@ def print_result(result: dict[str, Any]) -> None:
     print_table(("on the held-out part", ""), rows)
 
 
-def fill(run: BertPath, text: Sentence, top: int = 5) -> Output:
+def fill(run: BertPath, text: Sentence, top: int = 5, device: Device = "auto") -> Output:
     """Fill in masked words; or, of a text without any, say how well each word is predicted from all others.
 
     Example: octavo fill runs/bert "the [MASK] sat"
@@ -47,7 +47,7 @@ def fill(run: BertPath, text: Sentence, top: int = 5) -> Output:
         text: A text with [MASK] in it. Without one, its pseudo-log-likelihood: it ranks texts, but is no probability.
         top: How many words to show for each [MASK].
     """
-    found = fill_text(run, text, top=top)
+    found = fill_text(run, text, top=top, device=device)
     if isinstance(found, PseudoLikelihood):
         each = [(token, f"{nats:.3f}") for token, nats in zip(found.tokens, found.nats, strict=True)]
         mean = f"{found.total:.3f} nats, {found.total / len(found.tokens):.3f} a token\n{PSEUDO}"

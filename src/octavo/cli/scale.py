@@ -13,6 +13,7 @@ from typing import Any
 from octavo.cli.cells import output_of_part
 from octavo.cli.flags import TEXTS, Corpora, command, run_command
 from octavo.cli.output import Output, note
+from octavo.config import DEVICE_NAMES
 from octavo.experiments.division import Division
 from octavo.experiments.execution import Execution
 from octavo.experiments.scale.page import failure_lines, summary
@@ -68,7 +69,7 @@ def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
             "auto", "The model to compare with. auto: an n-gram whose order is chosen for each length; none: nothing."),
         "seed": (0, "The first of the seeds."),
         "held_out": (HELD_OUT_BYTES, "Score at most so many bytes of the held-out text."),
-        "device": ("auto", "auto, cpu or cuda."),
+        "device": ("auto", f"Where networks are trained: {DEVICE_NAMES}."),
         "quick": (False, "Fewer and shorter trainings, 3 s each: done in about a minute."),
         "execution": (Execution(), "Where the models are trained."),
         "division": (Division(), "One job for each training."),

@@ -6,13 +6,14 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.flags import Device
 from octavo.studio.server.model_cache import MAX_MODELS
 from octavo.studio.server.serve import HOST, serve
 
 
 def studio(
     runs: Annotated[Positional[str], arg(metavar="RUNS")] = "runs", host: str = HOST, port: int | None = None,
-    name: tuple[str, ...] = (), browser: bool = True, device: str = "auto", max_models: int = MAX_MODELS,
+    name: tuple[str, ...] = (), browser: bool = True, device: Device = "auto", max_models: int = MAX_MODELS,
     memory: float = 4.0,
 ) -> None:  # fmt: skip
     """Inspect the models of a folder in the browser. Nothing leaves this machine.
@@ -25,7 +26,6 @@ def studio(
         port: The port to listen on; by default 8642, or the next that is free.
         name: Further host names that this machine is opened by.
         browser: --no-browser prints the address, and opens nothing.
-        device: Where models compute: auto, cpu, cuda.
         max_models: How many models stay in memory.
         memory: How many GiB of models stay in memory.
     """

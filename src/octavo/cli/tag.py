@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.classify import print_classes
-from octavo.cli.flags import InFile, run_action, run_command
+from octavo.cli.flags import Device, InFile, run_action, run_command
 from octavo.cli.output import Output, print_json, print_table
 from octavo.cli.train import train_command
 from octavo.datasets.tagged import TaggedConfig, read_sentences
 from octavo.errors import UserError, did_you_mean
+from octavo.tasks.device import place
 from octavo.tasks.tag import tag as tag_sentences
 from octavo.tasks.tagger import Tagger
 from octavo.tasks.tagging import TASK
@@ -71,7 +72,12 @@ def print_result(result: dict[str, Any]) -> None:
     print_classes(result)
 
 
-def eval_(run: TaggerPath, data: Data = (), reading: TaggedConfig = TaggedConfig()) -> Output:  # noqa: B008
+def eval_(
+    run: TaggerPath,
+    data: Data = (),
+    reading: TaggedConfig = TaggedConfig(),  # noqa: B008
+    device: Device = "auto",
+) -> Output:
     """How good a tagger is on tagged sentences; without any, on those held out of its training.
 
     Example: octavo tag eval runs/tagger
@@ -80,12 +86,13 @@ def eval_(run: TaggerPath, data: Data = (), reading: TaggedConfig = TaggedConfig
         data: Tagged sentences.
         reading: Where words and tags are.
     """
-    result = TASK.evaluate(Tagger.load(run), data, reading=reading).to_json()
+    result = TASK.evaluate(place(Tagger.load(run), device), data, reading=reading).to_json()
     return Output(result, lambda: print_result(result))
 
 
 def predict(
-    run: TaggerPath, file: InFile = "-", reading: TaggedConfig = TaggedConfig(), json: bool = False,  # noqa: B008
+    run: TaggerPath, file: InFile = "-", reading: TaggedConfig = TaggedConfig(), device: Device = "auto",  # noqa: B008
+    json: bool = False,
 ) -> None:  # fmt: skip
     """The tag of every word: a line each, and a blank line behind a sentence.
 
@@ -96,7 +103,7 @@ def predict(
         reading: Where the words are.
         json: Print a JSON object a line, with the probability of each tag.
     """
-    for one in tag_sentences(run, read_sentences(file, reading)):
+    for one in tag_sentences(run, read_sentences(file, reading), device=device):
         if json:
             print_json(one.to_json())
         else:

@@ -9,6 +9,7 @@ from typing import Any
 from octavo.cli.flags import NewPath, RunPath, Sources, command, run_command
 from octavo.cli.output import Output, note
 from octavo.cli.verbs import TASK_VERBS, TaskVerbs, verb_function
+from octavo.config import DEVICE_NAMES
 from octavo.errors import UserError
 from octavo.io.files import thousands
 from octavo.io.run_folder import REPORT
@@ -95,7 +96,7 @@ def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
         "force": (False, "Replace the run at --out when the new one is finished."),
         "measure": (True, "--no-measure ends when the model is saved, without measuring it."),
         "seed": (0, "For everything drawn at random: the first weights, the order of the data, dropout, samples."),
-        "device": ("auto", "auto, cpu or cuda."),
+        "device": ("auto", f"Where it is trained: {DEVICE_NAMES}."),
     }
     return command(train, _help(task, name, "loop" in usual), flags, {"data": (Sources, task.data_help)})
 
@@ -127,7 +128,9 @@ def _help(task: Task[Any, Any], name: str, by_steps: bool) -> str:
     Example: octavo {verb} {task.example if by_steps else data}{more.get(name, "")} --out runs/{name}{steps}"""
 
 
-def resume(run: RunPath, budget: str | None = None, measure: bool = True) -> Output:
+def resume(
+    run: RunPath, budget: str | None = None, measure: bool = True, device: str | None = None
+) -> Output:  # fmt: skip
     """Resume training that was stopped or killed, as if it had not been; or, with a larger budget, any run that was
     trained step by step.
 
@@ -136,8 +139,9 @@ def resume(run: RunPath, budget: str | None = None, measure: bool = True) -> Out
     Args:
         budget: How long to train in all, what is done included; without it, as it was.
         measure: --no-measure ends when the model is saved, without measuring it.
+        device: Go on there: auto, cpu, cuda, cuda:N or mps; without it, where it was trained.
     """
-    return report(resume_run(run, budget, measure))
+    return report(resume_run(run, budget, measure, device=device))
 
 
 def report(run: Any) -> Output:

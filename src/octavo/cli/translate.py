@@ -15,8 +15,8 @@ from octavo.errors import UserError
 from octavo.inspection.api import describe_run
 from octavo.io.encoding import UTF8, decode_text
 from octavo.scoring.metrics import Translated
+from octavo.tasks.device import place
 from octavo.tasks.predictions import translate as translate_texts
-from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
 from octavo.tasks.translation_alignment import LONGEST, Alignment, align
 from octavo.tasks.translation_page import alignment_page
@@ -85,7 +85,9 @@ def eval_(run: RunPath, files: Files = (), beam: int = 5, device: Device = "auto
     return Output(result, lambda: print_result(result))
 
 
-def inspect(run: RunPath, text: str | None = None, into: str = "", out: MaybeNewPath = None) -> Output:
+def inspect(
+    run: RunPath, text: str | None = None, into: str = "", out: MaybeNewPath = None, device: Device = "auto"
+) -> Output:
     """What a run that translates is; with --text, what of the source each token of the translation attends to.
 
     Example: octavo inspect runs/en-de --text "A dog runs." --out attention.html
@@ -95,7 +97,7 @@ def inspect(run: RunPath, text: str | None = None, into: str = "", out: MaybeNew
         into: The target language; without it, the first.
         out: Where to write a page with the figures.
     """
-    loaded = _load(run, "cpu")
+    loaded = _load(run, "cpu" if text is None else device)
     if text is None:
         return show_description(describe_run(loaded))
     one = align(loaded, text, language=into)
@@ -108,8 +110,7 @@ def _load(run: str, device: str) -> Translator:
     loaded = Translator.load(run)
     if loaded.unfinished:
         note(f"{run}: its training is not finished; these are its weights so far")
-    loaded.model.to(pick_device(device))
-    return loaded
+    return place(loaded, device)
 
 
 def _write_page(loaded: Translator, texts: Sequence[str], found: dict[str, list[str]], page: str) -> None:

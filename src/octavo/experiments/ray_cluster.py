@@ -26,7 +26,7 @@ from octavo.experiments.cell import Cell, Json, Outcome, execute, in_one_line
 from octavo.experiments.executor import STOP_SECONDS
 from octavo.experiments.progress import Progress
 from octavo.experiments.runner import HEADER, file_digest
-from octavo.tasks.task import pick_device
+from octavo.tasks.device import pick_device
 
 CLIENT_PORT = 10001  # of Ray's server for clients
 CONNECT_SECONDS, POLL_SECONDS = 10.0, 1.0

@@ -24,6 +24,7 @@ from octavo.pages.sections import details, facts, notebook_view, paragraph
 from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.api import open_run
 from octavo.tasks.classifier import Classifier
+from octavo.tasks.device import EXAMINED, VIEWS, place
 from octavo.tasks.run import Run
 from octavo.tasks.trained_run import TrainedRun
 from octavo.tasks.translation_alignment import align
@@ -115,7 +116,7 @@ class TextInspection:
 
 def inspect(
     run: Any, text: str | None = None, *, back: int | None = None, adaptive: bool = False,
-    adaptive_learning_rate: float | None = None, adaptive_segment: int | None = None,
+    adaptive_learning_rate: float | None = None, adaptive_segment: int | None = None, device: str = "auto",
 ) -> Any:  # fmt: skip
     """Look inside a run: what it is, or with a text, what it makes of every token.
 
@@ -126,6 +127,7 @@ def inspect(
         adaptive: Let a network learn while it reads the text.
         adaptive_learning_rate: Of that; without it, the same as of `evaluate`.
         adaptive_segment: Tokens read between two steps of that.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         Without a text, a description of the run. Of a language model with a text, the surprisal of each token and the
@@ -154,6 +156,8 @@ def inspect(
         if len(runs) > 1 or back is not None:
             raise UserError("there must be a text for several runs and for back; give one, such as 'To be, or not'")
         return describe_run(runs[0])
+    for one in runs:
+        place(one, device, VIEWS * len(text))
     if len(runs) == 1 and isinstance(runs[0], Classifier):
         return explain(runs[0], [text], [None])[0]
     if len(runs) == 1 and isinstance(runs[0], Translator):
@@ -200,12 +204,13 @@ def describe_run(run: Any) -> RunDescription:
     return RunDescription(run, record)
 
 
-def doctor(run: TrainedRun | str | Path, *, quick: bool = False) -> Diagnosis:
+def doctor(run: TrainedRun | str | Path, *, quick: bool = False, device: str = "auto") -> Diagnosis:
     """Is my loss normal? Examine the training of a run, and say what is unusual and what to try.
 
     Args:
         run: A run of any task, or the path of its folder.
         quick: Leave out the bag and the n-grams, which have to be counted.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         The diagnosis: a `verdict`, and `findings` with what was measured, what was expected, and advice.
@@ -218,7 +223,7 @@ def doctor(run: TrainedRun | str | Path, *, quick: bool = False) -> Diagnosis:
         >>> {one.verdict for one in diagnosis.findings} <= {"ok", "note", "warning", "not applicable"}
         True
     """
-    return examine(open_run(run), quick)
+    return examine(place(open_run(run), device, EXAMINED), quick)
 
 
 # ---------------------------------------------------------------------- as JSON

@@ -290,7 +290,7 @@ def expert_names(part: LanguageModel[Any]) -> list[str]:
 
 SPEC = ModelSpec(
     "adaptive-mix", "adaptive mixture", "a mixture of trained runs whose weights are learnt while it reads", "mixture",
-    AdaptiveMix, AdaptiveMixConfig, fitting="mixture", details=_weights, views=(EXPERTS,),
+    AdaptiveMix, AdaptiveMixConfig, fitting="mixture", gpu="none", details=_weights, views=(EXPERTS,),
     candidates=lambda seconds, device: [
         Candidate("cm-adaptive", "context mixing", "adaptive-mix", part_families=("counts",)),
         Candidate("mix-adaptive", "adaptive mixture", "adaptive-mix"),

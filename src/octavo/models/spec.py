@@ -22,6 +22,7 @@ from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.word_vectors import Origin
 
 Fitting = Literal["counts", "gradient", "mixture"]
+GPUUse = Literal["", "faster", "possible", "none"]
 SHORT_BUDGET_SECONDS = 60.0  # of training: in less, a model gets further with settings of its own
 MULTI_BYTE = 1.5  # bytes per character, from which on other tokenizers are compared: English has 1.0, Russian 1.8,
 # Chinese nearly 3
@@ -103,6 +104,10 @@ class ModelSpec:
     """language, masked, translation, images, classification or tagging."""
     fitting: Fitting = "gradient"
     """gradient: trained step by step; counts: `fit` makes it from the tokens; mixture: made of trained models."""
+    gpu: GPUUse = ""
+    """faster: `--device auto` takes a GPU for all but small work; possible: only where one is named, because looking
+    numbers up is soon done; none: it computes on the CPU alone. "": possible of a model fitted to counts, faster of any
+    other."""
     fit: FitFunction | None = None
     fit_by_engine: EngineFit | None = None
     """counts: fit_by_engine(engine, stages, tokens, config, tokenizer) makes the same model from a file of token ids
@@ -144,6 +149,11 @@ class ModelSpec:
     @property
     def trained_by_gradient(self) -> bool:
         return self.fitting == "gradient"
+
+    @property
+    def gpu_use(self) -> GPUUse:
+        """What a GPU is to the model."""
+        return self.gpu or ("possible" if self.fitting == "counts" else "faster")
 
     @property
     def is_adaptive(self) -> bool:

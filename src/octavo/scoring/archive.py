@@ -8,12 +8,35 @@ from typing import NamedTuple
 
 from octavo.errors import UserError
 
-MAGIC, VERSION = b"OCTV", 3
+MAGIC, VERSION = b"OCTV", 4
+ORIGIN_VERSION = 4  # archives of it say how their words were coded (one of the numbers below), and where
+PORTABLE_VERSION = 4  # with probabilities that were rounded alike on every machine (`octavo.scoring.portable`)
 OWN_CODER_VERSION = 3  # archives of it were written by the model's own coder (`LanguageModel.text_coder`)
 SESSION_VERSION = 2  # with the model's session
 STEPWISE_VERSION = 1  # with `LanguageModel.predict`
 FIXED = struct.Struct("<4sBI8s8s")  # magic, version, crc32 of what follows it, model, sha256 of the original
 CHECKED_FROM = 9  # the crc32 covers the archive from this byte on
+
+
+DEVICES = ("cpu", "cuda", "mps")
+MAX_NAME_BYTES = 32
+
+
+class Origin(NamedTuple):
+    """Where an archive was made."""
+
+    device: str
+    """One of DEVICES."""
+    torch: tuple[int, int, int]
+    name: str
+    """Of a GPU, what it is called; of a CPU, the instructions that PyTorch uses of it. On a CPU one thread computes."""
+
+    def __str__(self) -> str:
+        return f"{self.device} ({self.name}, torch {'.'.join(map(str, self.torch))})"
+
+    def to_bytes(self) -> bytes:
+        name = self.name.encode()[:MAX_NAME_BYTES]
+        return bytes([*(min(255, number) for number in self.torch), len(name)]) + name
 
 
 class Header(NamedTuple):
@@ -25,6 +48,9 @@ class Header(NamedTuple):
     bytes: int
     streams: int
     version: int = SESSION_VERSION
+    """How the words were coded: STEPWISE_VERSION to PORTABLE_VERSION."""
+    origin: Origin | None = None
+    """None: an archive of an octavo that did not say it."""
 
 
 def read_header(archive: bytes) -> tuple[Header, bytes]:
@@ -42,18 +68,38 @@ def read_header(archive: bytes) -> tuple[Header, bytes]:
         )
     if _checksum(version, archive[CHECKED_FROM:]) != crc:
         raise UserError("the archive is damaged or cut off: its bytes do not match its checksum; copy it again")
-    tokens, at = _read_varint(archive, FIXED.size)
+    origin, at = None, FIXED.size
+    if version == ORIGIN_VERSION:
+        version, origin, at = _read_origin(archive, at)
+    tokens, at = _read_varint(archive, at)
     size, at = _read_varint(archive, at)
     streams, at = _read_varint(archive, at)
-    return Header(identity, checksum, tokens, size, streams, version), archive[at:]
+    return Header(identity, checksum, tokens, size, streams, version, origin), archive[at:]
 
 
 def write_header(header: Header, words: bytes) -> bytes:
-    """The bytes that stand before the words; at most 40 below a terabyte."""
+    """The bytes that stand before the words; at most 45 and a device's name below a terabyte."""
     varints = b"".join(_varint(number) for number in (header.tokens, header.bytes, header.streams))
-    checked = header.identity + header.checksum + varints
-    crc = _checksum(header.version, checked + words)
-    return FIXED.pack(MAGIC, header.version, crc, header.identity, header.checksum) + varints
+    version, origin = header.version, b""
+    if header.origin is not None:
+        place = DEVICES.index(header.origin.device)
+        version, origin = ORIGIN_VERSION, bytes([header.version << 4 | place]) + header.origin.to_bytes()
+    checked = header.identity + header.checksum + origin + varints
+    crc = _checksum(version, checked + words)
+    return FIXED.pack(MAGIC, version, crc, header.identity, header.checksum) + origin + varints
+
+
+def _read_origin(archive: bytes, at: int) -> tuple[int, Origin, int]:
+    """How the words were coded, where, and what stands behind that."""
+    kind, place = archive[at] >> 4, archive[at] & 15
+    numbers, size = archive[at + 1 : at + 4], archive[at + 4 : at + 5]
+    end = at + 5 + (size[0] if size else 0)
+    if place >= len(DEVICES) or not STEPWISE_VERSION <= kind <= PORTABLE_VERSION or end > len(archive):
+        raise UserError(
+            "the archive's header cannot be true: it names no device or coder; it was not written by octavo"
+        )
+    name = archive[at + 5 : end].decode("utf-8", "replace")
+    return kind, Origin(DEVICES[place], (numbers[0], numbers[1], numbers[2]), name), end
 
 
 def _checksum(version: int, checked: bytes) -> int:

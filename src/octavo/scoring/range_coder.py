@@ -7,18 +7,13 @@ a fresh state and the begin token. All of them write to one range coder. Encoder
 session with the same shapes, and so compute the same probabilities to the last bit. Archives of version 1 were written
 with the model's own step, whose last bits differ from the session's, and are restored with it. Where a model has a
 coder of its own for one stream, that writes the archive (version 3).
-
-The range coder works with 24 bits and gives every id at least 2**-24, and its own arithmetic costs about 1.3e-4 bits
-a symbol. A large vocabulary is therefore coded in two symbols, the group and then the id within it, which takes
-about sqrt(V) instead of V times 2**-24 from the probabilities. The same floor makes a symbol cost at most 24 bits:
-a token that the model gives less costs less in the file than it claims, so the size bounds the claim from below only
-where such tokens are rare.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,11 +29,22 @@ from octavo.io.progress import Advance, progress
 from octavo.ops.range_coding import TextCoder
 from octavo.scoring.archive import (
     OWN_CODER_VERSION,
+    PORTABLE_VERSION,
     SESSION_VERSION,
     STEPWISE_VERSION,
     Header,
+    Origin,
     read_header,
     write_header,
+)
+from octavo.scoring.portable import portable_model
+from octavo.scoring.symbol_coding import (
+    PROBABILITY_BITS,
+    MismatchError,
+    decode_column,
+    encode_column,
+    group_probabilities,
+    group_shape,
 )
 from octavo.text import Tokenizer
 
@@ -50,22 +56,16 @@ MAX_AUTO_STREAMS = 512
 MAX_AUTO_PROBABILITIES = 2**24  # L * V, where the number of streams is not given
 MAX_PROBABILITIES = 2**27  # L * V that an option or a forged header may ask for: a gigabyte
 DECODED_TOKENS = 1 << 16  # turned into text at a time
-MAX_ONE_SYMBOL_VOCAB = 1024  # up to this vocabulary one symbol a token is cheaper than two
-PROBABILITY_BITS = 24  # of the range coder
 
 UNWRITTEN_BITS = 128  # that the coder's last words may leave out at most
 
-FAMILY = constriction.stream.model.Categorical(perfect=False)
-
-
-class MismatchError(Exception):
-    """The archive cannot have been written with the probabilities the model computes now."""
-
 
 def compress_bytes(
-    model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes, identity: bytes, streams: int | None = None
-) -> bytes:
-    """An archive of `data`, which the same model restores."""
+    model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes, identity: bytes, streams: int | None = None,
+    portable: bool = False,
+) -> bytes:  # fmt: skip
+    """An archive of `data`, which the same model restores: on a device like this one, or, `portable`, on any."""
+    model = portable_model(model) if portable else model
     tokens = np.asarray(tokenizer.encode(data), dtype=np.int64)
     if tokenizer.decode(tokens.astype(np.int32)) != data:
         raise UserError("only a lossless tokenizer can compress: this one does not give the bytes back; use another")
@@ -74,10 +74,11 @@ def compress_bytes(
         most = max(1, MAX_PROBABILITIES // model.vocab)
         raise UserError(f"streams must lie between 1 and {most} with a vocabulary of {model.vocab}: streams={streams}")
     streams = max(1, min(streams, len(tokens)))
+    version = PORTABLE_VERSION if portable else archive_version(model, streams)
     with progress("compressing", 1) as advance:
-        words = encode_tokens(model, torch.from_numpy(tokens), streams, advance)
-    version = archive_version(model, streams)
-    header = Header(identity[:8], hashlib.sha256(data).digest()[:8], len(tokens), len(data), streams, version)
+        words = encode_tokens(model, torch.from_numpy(tokens), streams, advance, version)
+    checksum, origin = hashlib.sha256(data).digest()[:8], origin_here(device_of(model))
+    header = Header(identity[:8], checksum, len(tokens), len(data), streams, version, origin)
     return write_header(header, words) + words
 
 
@@ -90,6 +91,13 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, archive: b
             f"this is {identity[:8].hex()}; give the other model, or the --adaptive settings it was written with"
         )
     _check_claims(header, words, model.vocab)
+    here, portable = origin_here(device_of(model)), header.version == PORTABLE_VERSION
+    if not portable and header.origin is not None and header.origin.device != here.device:
+        raise UserError(
+            f"the archive was made on {header.origin}, and the model is on {here}, where its probabilities differ in "
+            f"their last bits; restore it with --device {header.origin.device}, or compress with --portable"
+        )
+    model = portable_model(model) if portable else model
     try:
         with progress("restoring", 1) as advance:
             tokens = decode_tokens(model, words, header.tokens, header.streams, advance, header.version)
@@ -97,12 +105,20 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, archive: b
         if len(data) != header.bytes or hashlib.sha256(data).digest()[:8] != header.checksum:
             raise MismatchError
     except MismatchError as error:
+        made = "" if header.origin is None else f" (made on {header.origin}, this is {here})"
         raise UserError(
             "the text that came out is not the one that went in: the archive is whole, so the model computes other "
-            "probabilities here than where it was written, or somebody forged it; use the same device, thread count "
-            "and torch version"
+            f"probabilities here than where it was written{made}, or somebody forged it; use the same device, thread "
+            "count and torch version, or compress with --portable"
         ) from error
     return data
+
+
+def origin_here(device: torch.device) -> Origin:
+    """What an archive says of this machine."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+    numbers = [int(digits) for digits in re.findall(r"\d+", torch.__version__.partition("+")[0])] + [0, 0, 0]
+    return Origin(device.type, (numbers[0], numbers[1], numbers[2]), "Apple" if device.type == "mps" else name)
 
 
 def _decode_text(tokenizer: Tokenizer, tokens: NDArray[np.int32], size: int) -> bytes:
@@ -181,7 +197,7 @@ def encode_tokens(
             p_LGK = group_probabilities(predict(x_L)[:active])
             at_L = starts_L[:active] + t
             x_L = tokens[at_L].to(x_L.device)
-            encode_column(encoder, p_LGK, x_L, at_L)
+            encode_column(encoder, p_LGK, x_L, at_L, version == PORTABLE_VERSION)
     words: NDArray[np.uint32] = encoder.get_compressed()
     return words.astype("<u4").tobytes()
 
@@ -201,7 +217,7 @@ def decode_tokens(
     with eval_mode(model), single_thread():
         predict = _predictor(model, count, streams, version)
         for _, active in _columns(count, streams, advance):
-            x_L, bits = decode_column(decoder, group_probabilities(predict(x_L)[:active]))
+            x_L, bits = decode_column(decoder, group_probabilities(predict(x_L)[:active]), version == PORTABLE_VERSION)
             columns.append(x_L.cpu().int())
             bits_left -= bits
             if not bits_left >= 0:  # more tokens are claimed than were written: those from here on come out of nothing
@@ -244,71 +260,13 @@ def _columns(count: int, streams: int, advance: Advance | None) -> Iterator[tupl
             advance(1 / steps)
 
 
-def _group_shape(vocab: int) -> tuple[int, int]:
-    """G groups of K ids: one group where one symbol a token is cheaper, else about the root of each."""
-    K = vocab if vocab <= MAX_ONE_SYMBOL_VOCAB else math.isqrt(vocab - 1) + 1
-    return -(-vocab // K), K
-
-
-def group_probabilities(p_LV: Tensor) -> Tensor:
-    """p_LGK: the ids in groups, the last one filled up with what never occurs."""
-    G, K = _group_shape(p_LV.shape[1])
-    return torch.nn.functional.pad(p_LV, (0, G * K - p_LV.shape[1])).view(len(p_LV), G, K)
-
-
-def _within(p_LGK: Tensor, g_L: Tensor) -> Tensor:
-    """p_LK of the ids within one group a stream."""
-    if p_LGK.shape[1] == 1:
-        return p_LGK[:, 0]
-    p_LK = p_LGK[torch.arange(len(g_L), device=g_L.device), g_L]
-    return p_LK / p_LK.sum(-1, keepdim=True)  # the coder cannot scale a group whose sum is next to nothing
-
-
-def encode_column(encoder: Any, p_LGK: Tensor, x_L: Tensor, at_L: Tensor) -> None:
-    """Append one token of each stream."""
-    g_L, k_L = x_L // p_LGK.shape[2], x_L % p_LGK.shape[2]
-    p_LK = _within(p_LGK, g_L)
-    possible_L = p_LK.gather(1, k_L[:, None])[:, 0] > 0
-    if not bool(possible_L.all()):
-        stream = int((~possible_L).nonzero()[0])
-        raise UserError(
-            f"only what has a probability can be coded: the model gives probability zero to token {int(x_L[stream])} "
-            f"at position {int(at_L[stream])}; smooth the model"
-        )
-    if p_LGK.shape[1] > 1:
-        encoder.encode(g_L.int().cpu().numpy(), FAMILY, p_LGK.sum(-1).cpu().numpy())
-    encoder.encode(k_L.int().cpu().numpy(), FAMILY, p_LK.cpu().numpy())
-
-
-def decode_column(decoder: Any, p_LGK: Tensor) -> tuple[Tensor, float]:
-    """Read one token of each stream; also the bits that they took in the archive at least."""
-    L, G, K = p_LGK.shape
-    g_L, bits = torch.zeros(L, dtype=torch.long, device=p_LGK.device), 0.0
-    try:
-        if G > 1:
-            g_L, bits = _decode_symbols(decoder, p_LGK.sum(-1))
-        k_L, more_bits = _decode_symbols(decoder, _within(p_LGK, g_L))
-    except (ValueError, AssertionError) as error:  # not a distribution, or what constriction calls invalid data
-        raise MismatchError from error
-    return g_L * K + k_L, bits + more_bits
-
-
-def _decode_symbols(decoder: Any, p_LK: Tensor) -> tuple[Tensor, float]:
-    """One symbol of each row; a symbol of probability p has at most p + 2**-23 of the coder's range."""
-    p = p_LK.cpu().numpy()
-    symbol_L = decoder.decode(FAMILY, p)
-    p_L = p[np.arange(len(p)), symbol_L].astype(np.float64) / p.sum(-1)  # the coder scales a row that sums to less
-    share_L = p_L + 2.0 ** (1 - PROBABILITY_BITS)
-    return torch.from_numpy(symbol_L).to(p_LK.device, torch.long), float(-np.log2(share_L).sum())
-
-
 def _check_claims(header: Header, words: bytes, vocab: int) -> None:
     """Refuse a forged header before it costs memory or time without bound."""
-    symbols = sum(_group_shape(vocab)) - 2  # ids beside the most probable one, each of which keeps 2**-24
+    symbols = sum(group_shape(vocab)) - 2  # ids beside the most probable one, each of which keeps 2**-24
     least_bits = max(1, symbols) * 2**-PROBABILITY_BITS / math.log(2)
     most_tokens = (8 * len(words) + UNWRITTEN_BITS) / least_bits
     streams_fit = 1 <= header.streams <= max(1, min(header.tokens, MAX_PROBABILITIES // vocab))
-    streams_fit &= header.version < OWN_CODER_VERSION or header.streams == 1 or not header.tokens
+    streams_fit &= header.version != OWN_CODER_VERSION or header.streams == 1 or not header.tokens
     if len(words) % 4 or not streams_fit or header.tokens > most_tokens:
         raise UserError(
             f"the archive's header cannot be true: {header.tokens:,} tokens in {header.streams:,} streams and "

@@ -15,10 +15,10 @@ from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
 from octavo.io.lock import locked
 from octavo.io.run_folder import REPORT, STATE, check_out
+from octavo.tasks.device import pick_device
 from octavo.tasks.facts import TASK, AnswerLoss, Questions, joined, optimizer_of
 from octavo.tasks.facts_file import Facts
 from octavo.tasks.facts_run import FactsRun
-from octavo.tasks.task import pick_device
 from octavo.tasks.training_run import train_alone
 from octavo.tasks.word_contributions import left_out
 from octavo.text.question_tokens import mark_of, prompt_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.config import from_json
-from octavo.core import seeded_generator
+from octavo.core import device_of, seeded_generator
 from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
@@ -17,6 +17,7 @@ from octavo.io.run_folder import find_run, read_record
 from octavo.models import adaptive_variant
 from octavo.scoring.bits_per_byte import Score, score_text, total
 from octavo.tasks.adaptive import adaptive_run
+from octavo.tasks.device import place
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
 from octavo.tasks.task import find_task, task_for
@@ -56,7 +57,7 @@ def train(
         parts: Of a mixture: the runs to mix, or their folders.
         adaptive: Of an n-gram model: one that goes on counting while it reads.
         seed: The same seed gives the same run.
-        device: auto, cpu or cuda.
+        device: Where it is trained: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is the GPU where there is one.
         measure: Score the held-out part of the text after training.
         force: Replace a finished run at `out`, when the new one is finished; without it, that is refused.
         **settings: The model's, the task's and, of a model that is trained step by step, the loop's and the
@@ -81,13 +82,16 @@ def train(
     return train_run(task, recipe, [str(source) for source in sources], out, measure, force=force)
 
 
-def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Any:
+def resume(
+    path: str | Path, *, budget: str | None = None, measure: bool = True, device: str | None = None
+) -> Any:  # fmt: skip
     """Resume training that was stopped or killed, as if it had not been; or train longer with a larger budget.
 
     Args:
         path: The folder of the run.
         budget: A new budget, in place of the one it was trained with: "3min", "2000steps", "5Mtokens".
         measure: Score the held-out part of the text afterwards.
+        device: Go on there; without it, where it was trained. Another device rounds differently.
 
     Returns:
         The run, trained to its end.
@@ -99,7 +103,7 @@ def resume(path: str | Path, *, budget: str | None = None, measure: bool = True)
         >>> octavo.resume("runs/gru", budget="30steps")
         <octavo run 'gru' at runs/gru: gru (...
     """
-    return resume_run(path, budget, measure)
+    return resume_run(path, budget, measure, device=device)
 
 
 def load(path: str | Path) -> Any:
@@ -134,7 +138,7 @@ def open_run(run: Any) -> Any:
 def evaluate(
     run: Any, text: str | bytes | Path | Sequence[str | Path] | None = None, *, field: str = "text",
     errors: str = "strict", encoding: str = UTF8, adaptive: bool = False,
-    adaptive_learning_rate: float | None = None, adaptive_segment: int | None = None,
+    adaptive_learning_rate: float | None = None, adaptive_segment: int | None = None, device: str = "auto",
 ) -> Any:  # fmt: skip
     """Measure how good a run is: of a language model, the bits that a text costs.
 
@@ -148,6 +152,7 @@ def evaluate(
         adaptive: Let a network go on learning while it reads; every token is scored before it is learnt from.
         adaptive_learning_rate: How fast, in place of the default.
         adaptive_segment: The tokens that it reads between two steps, in place of the default.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         The score: `bits_per_byte`, `bits`, `perplexity`, and the most surprising `passages`. Of another task, its
@@ -167,7 +172,7 @@ def evaluate(
     if isinstance(run, Run) or adaptive:
         run = adaptive_run(language_run(run), adaptive, adaptive_learning_rate, adaptive_segment)
     if isinstance(run, TrainedRun) and (text is None or not isinstance(run, Run)):
-        return find_task(run.task).evaluate(run, text)
+        return find_task(run.task).evaluate(place(run, device), text)
     run = language_run(run)
     assert text is not None
     label = label_of(run, errors)
@@ -178,6 +183,7 @@ def evaluate(
         named = [(str(path), open_for(run, path, field, errors, encoding)) for path in paths]
     if not named:
         raise UserError("there is nothing to score: the list of files is empty; name at least one")
+    place(run, device, sum(split.size for _, split in named))
     scores = [score_text(run.model, run.tokenizer, split, name, label) for name, split in named]
     return total(", ".join(name for name, _ in named), scores, label)
 
@@ -225,7 +231,8 @@ def label_of(run: Run, errors: str = "strict") -> str:
 
 def generate(
     run: Run | str | Path, prompt: str = "", max_tokens: int = 200, method: str | Method = "sample", seed: int = 0,
-    *, draft: Run | str | Path | None = None, draft_tokens: int | None = None, **settings: Any,
+    *, draft: Run | str | Path | None = None, draft_tokens: int | None = None, device: str = "auto",
+    **settings: Any,
 ) -> str:  # fmt: skip
     """Let a language model continue a prompt.
 
@@ -237,6 +244,7 @@ def generate(
         seed: The same seed writes the same text.
         draft: A run with the same tokenizer and a cheaper model, which guesses ahead; it changes only the speed.
         draft_tokens: How many tokens the draft guesses at a time; by default 4.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
         **settings: The method's: temperature, top_k, top_p, min_p, width, length_penalty, limit.
 
     Returns:
@@ -255,9 +263,16 @@ def generate(
         raise UserError(f"{type(method).__name__} has its settings already: {', '.join(settings)} cannot be given too")
     chosen = make_method(method, settings) if isinstance(method, str) else method
     check_amount("max_tokens", max_tokens, 0)
+    writer, drafter = placed_writers(writer, drafter, device, max_tokens)
     chosen = with_draft(writer, drafter, draft_tokens, chosen)
     (y_T,) = generate_tokens(writer.model, [encode_prompt(writer, prompt)], max_tokens, chosen, seeded_generator(seed))
     return writer.tokenizer.decode(y_T.tolist()).decode("utf-8", "replace")
+
+
+def placed_writers(run: Run, draft: Run | None, device: str, tokens: int) -> tuple[Run, Run | None]:
+    """The run that is to write so many tokens and its draft, both on one device."""
+    place(run, device, tokens)
+    return run, None if draft is None else place(draft, str(device_of(run.model)))
 
 
 def with_draft(run: Run, draft: Run | None, tokens: int | None, method: Method) -> Method:

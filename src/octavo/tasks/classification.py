@@ -23,7 +23,8 @@ from octavo.io.run_folder import read_record
 from octavo.models.dan import Dan, Head, Linear, grown
 from octavo.scoring.metrics import Classified, best_temperature, classified
 from octavo.tasks.classifier import Classifier
-from octavo.tasks.task import Recipe, Rows, Task, pick_device
+from octavo.tasks.device import pick_device
+from octavo.tasks.task import Recipe, Rows, Task
 from octavo.tasks.text_batches import ClassLoss, TextBatches, shares
 from octavo.tasks.text_vectors import Base, VectorReader, open_base
 from octavo.tasks.trained_run import models_of

@@ -13,7 +13,7 @@ from octavo.costs import Cost, Machine, Part, Prediction, on_meta, roofline, tra
 from octavo.costs.memory import SIZE, Optimizer, Precision
 from octavo.io.files import size
 from octavo.pages.sections import notebook_view, paragraph, table
-from octavo.tasks.task import pick_device
+from octavo.tasks.device import pick_device
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import has_bfloat16

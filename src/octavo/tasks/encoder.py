@@ -30,9 +30,9 @@ from octavo.io.tensors import read_tensors
 from octavo.models.bert import Bert
 from octavo.models.parts.checks import check_numbers
 from octavo.ops.attention import Padding
+from octavo.tasks.device import place
 from octavo.tasks.pair_batches import batches_by_length
 from octavo.tasks.run import weights_digest
-from octavo.tasks.task import pick_device
 from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.text.tokenizers.wordpiece import MASK, WordPiece
 
@@ -100,24 +100,25 @@ class Encoder(TrainedRun):
 
     # ------------------------------------------------------------------ sentences as vectors
 
-    def encode(self, texts: Sequence[str], device: str | torch.device = "cpu") -> Tensor:
+    def encode(self, texts: Sequence[str], device: str = "") -> Tensor:
         """vectors_ND of length one: the mean of what the last layer makes of a text's tokens, the special ones too.
 
-        What is longer than the context is cut. Nothing is learnt through it.
+        What is longer than the context is cut. Nothing is learnt through it. Without a device, where the model is.
         """
-        device = pick_device(str(device))
+        if device:
+            place(self, device)
+        there = next(self.model.parameters()).device
         known, longest = self.tokenizer, self.model.config.context
         rows = [[known.first, *one.tolist()[: longest - 2], known.end] for one in known.encode_texts(texts)]
         lengths_N = np.array([len(row) for row in rows], np.int64)
         vectors_ND = torch.zeros(len(rows), self.width)
-        self.model.to(device)
         with torch.no_grad(), eval_mode(self.model):
             for at_B in batches_by_length(lengths_N, np.arange(len(rows)), BATCH_TOKENS):
                 some = [torch.tensor(rows[n]) for n in at_B]
-                x_BT = pad_sequence(some, batch_first=True, padding_value=known.pad).to(device)
-                lengths_B = torch.from_numpy(lengths_N[at_B]).to(device)
+                x_BT = pad_sequence(some, batch_first=True, padding_value=known.pad).to(there)
+                lengths_B = torch.from_numpy(lengths_N[at_B]).to(there)
                 h_BTD = self.model.encode(x_BT, pattern=Padding(lengths_B))
-                there_BT1 = (torch.arange(x_BT.shape[1], device=device) < lengths_B[:, None])[..., None]
+                there_BT1 = (torch.arange(x_BT.shape[1], device=there) < lengths_B[:, None])[..., None]
                 mean_BD = (h_BTD.float() * there_BT1).sum(1) / lengths_B[:, None]
                 vectors_ND[at_B] = F.normalize(mean_BD, dim=-1).cpu()
         return check_numbers(vectors_ND, "the texts' vectors")

@@ -26,10 +26,11 @@ from octavo.tasks.corpus import (
     temporary_folder,
     workspace_for,
 )
+from octavo.tasks.device import pick_device
 from octavo.tasks.engine_counting import CountingJob, EngineConfig, job_for
 from octavo.tasks.mixture import MixtureConfig, fit_mixture, open_mixture
 from octavo.tasks.run import Run
-from octavo.tasks.task import Recipe, Rows, Task, pick_device
+from octavo.tasks.task import Recipe, Rows, Task
 from octavo.text import Corpus, Split, Tokenizer, TokenStore, learn_and_tokenize, tokenize
 from octavo.text.validation_chunks import hold_out
 from octavo.text.word_vectors import Origin

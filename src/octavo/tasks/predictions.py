@@ -17,11 +17,12 @@ from octavo.models.parts.checks import check_positive
 from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.tasks.answering import Reply, Rules, replies_to
 from octavo.tasks.classifier import Classifier
+from octavo.tasks.device import ANSWERED, place
 from octavo.tasks.encoder import PSEUDO, Encoder, Guess, load_encoder
 from octavo.tasks.facts_file import open_file_of_facts
 from octavo.tasks.facts_run import FactsRun, answering_run
 from octavo.tasks.run import load
-from octavo.tasks.task import find_task, pick_device
+from octavo.tasks.task import find_task
 from octavo.tasks.trained_run import TrainedRun
 from octavo.tasks.translator import Method, Translator
 from octavo.text.tokenizers.wordpiece import MASK
@@ -65,15 +66,18 @@ class Classified:
 
 
 @overload
-def classify(run: Classifier | str | Path, texts: str) -> Classified: ...
+def classify(run: Classifier | str | Path, texts: str, *, device: str = "auto") -> Classified: ...
 @overload
-def classify(run: Classifier | str | Path, texts: Texts) -> list[Classified]: ...
-def classify(run: Classifier | str | Path, texts: str | Texts) -> Classified | list[Classified]:
+def classify(run: Classifier | str | Path, texts: Texts, *, device: str = "auto") -> list[Classified]: ...
+def classify(
+    run: Classifier | str | Path, texts: str | Texts, *, device: str = "auto"
+) -> Classified | list[Classified]:  # fmt: skip
     """Give texts to the classes that a classifier has learnt.
 
     Args:
         run: A classifier, or the path of its folder.
         texts: A text, or a list of texts.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         The label of the text, its probability and that of every class; of a list, a list of these.
@@ -88,7 +92,8 @@ def classify(run: Classifier | str | Path, texts: str | Texts) -> Classified | l
         ['good', 'bad']
     """
     classifier = run_of(Classifier, run)
-    p_NC = classifier.probabilities([texts] if isinstance(texts, str) else list(texts)).tolist()
+    given = [texts] if isinstance(texts, str) else list(texts)
+    p_NC = place(classifier, device, sum(map(len, given))).probabilities(given).tolist()
     found = [
         Classified(classifier.classes[max(range(len(p_C)), key=p_C.__getitem__)], max(p_C),
                    dict(zip(classifier.classes, p_C, strict=True)))
@@ -123,7 +128,7 @@ def translate(
         beam: How many translations the beam keeps.
         length_penalty: How much of a long translation's lower probability is made up for; 0: nothing.
         seed: For sampling.
-        device: auto, cpu or cuda.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         The translation, or a list of translations; with a list of languages, a dict of those.
@@ -139,9 +144,9 @@ def translate(
     """
     translator = run_of(Translator, run)
     chosen = translation_method(method, beam, length_penalty)
-    translator.model.to(pick_device(device))
     languages = [into or translator.languages[1]] if isinstance(into, str) else list(into) or translator.languages[1:]
     sources = [texts] if isinstance(texts, str) else list(texts)
+    place(translator, device, beam * sum(map(len, sources)))
     found = translator.into(sources, languages, chosen, seeded_generator(seed))
     ready = {language: some[0] if isinstance(texts, str) else some for language, some in found.items()}
     return ready[languages[0]] if isinstance(into, str) else ready
@@ -197,7 +202,7 @@ class PseudoLikelihood:
         return notebook_view(table(("token", "log p given the others"), rows, numeric=(1,)), paragraph(PSEUDO))
 
 
-def fill(run: Encoder | str | Path, text: str, *, top: int = 5) -> Filled | PseudoLikelihood:
+def fill(run: Encoder | str | Path, text: str, *, top: int = 5, device: str = "auto") -> Filled | PseudoLikelihood:
     """Fill in the masked words of a text with a BERT.
 
     Args:
@@ -205,6 +210,7 @@ def fill(run: Encoder | str | Path, text: str, *, top: int = 5) -> Filled | Pseu
         text: A text with [MASK] in it. Without one, its pseudo-log-likelihood is computed: how well each word is
             predicted from all others.
         top: How many words to find for each [MASK].
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         The text filled in, with the most probable words for each mask.
@@ -221,6 +227,7 @@ def fill(run: Encoder | str | Path, text: str, *, top: int = 5) -> Filled | Pseu
     """
     check_positive("top", top, 5)
     encoder = encoder_of(run)
+    place(encoder, device, len(text) if MASK in text else len(text) ** 2)  # or each token is hidden in turn
     if MASK in text:
         return Filled(text, encoder.filled(text), encoder.fill(text, top))
     return PseudoLikelihood(text, *encoder.pseudo_log_likelihood(text))
@@ -234,7 +241,7 @@ def embed(
     Args:
         run: A run of a bert, a Hugging Face folder with one, minilm, or the path of a run's folder.
         texts: A text, or a list of texts.
-        device: auto, cpu or cuda.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         A vector of length one for a text; a row for each of a list.
@@ -247,7 +254,8 @@ def embed(
         >>> vectors.shape[0], round(float(vectors[0] @ vectors[2]), 4)
         (3, 1.0)
     """
-    vectors_ND = encoder_of(run).encode([texts] if isinstance(texts, str) else list(texts), device).numpy()
+    given = [texts] if isinstance(texts, str) else list(texts)
+    vectors_ND = place(encoder_of(run), device, sum(map(len, given))).encode(given).numpy()
     return vectors_ND[0] if isinstance(texts, str) else vectors_ND
 
 
@@ -281,7 +289,7 @@ def answer(
         facts: An SQLite file or CSV with names and answers, which is asked where the model is not sure.
         threshold: Believe the model's answer if it is at least so probable.
         beam: How many candidates are kept while searching; more than 1 gives other answers too.
-        device: auto, cpu or cuda.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         The answer (None where nobody knows), who gave it, and what the model would have said how surely; of a list,
@@ -298,7 +306,7 @@ def answer(
         True
     """
     oracle = answering_run(load(run) if isinstance(run, str | Path) else run)
-    oracle.model.to(pick_device(device))
+    place(oracle, device, ANSWERED * (1 if isinstance(question, str) else len(question)))
     rules = Rules(threshold, None if facts is None else open_file_of_facts(facts), beam=beam)
     replies = replies_to(oracle, [question] if isinstance(question, str) else list(question), rules)
     return replies[0] if isinstance(question, str) else replies

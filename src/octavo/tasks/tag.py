@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from octavo.pages.sections import notebook_view, table
+from octavo.tasks.device import place
 from octavo.tasks.predictions import run_of
 from octavo.tasks.tagger import Tagger
 
@@ -34,15 +35,18 @@ class TaggedWords:
 
 
 @overload
-def tag(run: Tagger | str | Path, sentences: str) -> TaggedWords: ...
+def tag(run: Tagger | str | Path, sentences: str, *, device: str = "auto") -> TaggedWords: ...
 @overload
-def tag(run: Tagger | str | Path, sentences: Sentences) -> list[TaggedWords]: ...
-def tag(run: Tagger | str | Path, sentences: str | Sentences) -> TaggedWords | list[TaggedWords]:
+def tag(run: Tagger | str | Path, sentences: Sentences, *, device: str = "auto") -> list[TaggedWords]: ...
+def tag(
+    run: Tagger | str | Path, sentences: str | Sentences, *, device: str = "auto"
+) -> TaggedWords | list[TaggedWords]:  # fmt: skip
     """Give every word of a sentence the tag that a tagger has learnt.
 
     Args:
         run: A tagger, or the path of its folder.
         sentences: A sentence, its words separated by spaces, or a list of sentences: such texts, or tuples of words.
+        device: Where the model computes: "auto", "cpu", "cuda", "cuda:1" or "mps"; auto is a GPU where it is faster.
 
     Returns:
         The words, their tags and the probability of each; of a list, a list of these.
@@ -58,6 +62,7 @@ def tag(run: Tagger | str | Path, sentences: str | Sentences) -> TaggedWords | l
     """
     tagger = run_of(Tagger, run)
     given = [sentences] if isinstance(sentences, str) else list(sentences)
+    place(tagger, device, sum(map(len, given)))
     number = {name: c for c, name in enumerate(tagger.tags)}
     found = [
         TaggedWords(list(one.words), one.tags, [float(one.p_TC[t, number[tag]]) for t, tag in enumerate(one.tags)])

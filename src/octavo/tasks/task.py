@@ -273,18 +273,3 @@ def task_for(model: str) -> Task[Any, Any]:
 def made_with() -> dict[str, str]:
     """Versions, for the record."""
     return {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
-
-
-def pick_device(device: str) -> torch.device:
-    """auto is the GPU where there is one."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise UserError(f"there is no kind of device called {device!r}; try auto, cpu or cuda") from error
-    if chosen.type not in ("cpu", "cuda"):
-        raise UserError(f"device must be auto, cpu or cuda: device={device}; try --device auto")
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device {device} needs a CUDA GPU, {torch.cuda.device_count()} are here; try --device cpu")
-    return chosen

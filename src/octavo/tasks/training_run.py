@@ -32,6 +32,7 @@ from octavo.io.run_folder import (
     replacement_folder,
     write_record,
 )
+from octavo.tasks.device import pick_device
 from octavo.tasks.run_place import (
     check_free,
     is_stopped,
@@ -42,7 +43,7 @@ from octavo.tasks.run_place import (
     tidy,
     training_place,
 )
-from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with, pick_device
+from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with
 from octavo.training.checkpoint import FILE, Checkpoint, Position
 from octavo.training.distributed import Team, team
 from octavo.training.loop import Loop
@@ -233,7 +234,9 @@ def train_run(
         return run.begin(described, began)
 
 
-def resume_run(path: str | Path, budget: str | None = None, measure: bool = True, quiet: bool = False) -> Any:
+def resume_run(
+    path: str | Path, budget: str | None = None, measure: bool = True, quiet: bool = False, device: str | None = None
+) -> Any:  # fmt: skip
     """Go on with a run that was stopped or killed, as if it had not been; or, with a larger budget, with any run that
     was trained step by step.
     """
@@ -243,11 +246,13 @@ def resume_run(path: str | Path, budget: str | None = None, measure: bool = True
             tidy(path)
         first = read_record(training_place(path))
         task = find_task(first["task"])
-        with team(pick_device(task.recipe_of(first).device)) as processes:  # by now the leader has tidied the folder
+        chosen = pick_device(device or task.recipe_of(first).device)
+        with team(chosen) as processes:  # by now the leader has tidied the folder
             place = training_place(path)
             record = read_record(place)
             recipe = task.recipe_of(record)
             recipe = recipe.replace(loop=replace(recipe.loop, budget=budget)) if budget else recipe
+            recipe = recipe.replace(device=device or recipe.device)
             with closing_data(task, task.reopen(record, str(path))) as data:
                 run = TrainingRun(task, recipe, data, processes, path, place, measure, quiet)
                 described = task.describe(recipe, record[task.data_key]["source"], data)

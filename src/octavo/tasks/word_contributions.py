@@ -151,9 +151,10 @@ def likeness(made: Classifier, texts: Sequence[str], others: Sequence[str]) -> T
     queries, those = made.reader.read(texts), made.reader.read(others)
     model: Any = made.model.eval()
     if hasattr(model, "strengths"):
-        return _set_cosines(queries, those, model.strengths())
+        return _set_cosines(queries, those, model.strengths().cpu())
     if hasattr(model, "average"):
-        queries, those = model.average(queries), model.average(those)
+        device = next(model.parameters()).device
+        queries, those = (model.average(bags.to(device)).cpu() for bags in (queries, those))
     return F.normalize(queries, dim=1) @ F.normalize(those, dim=1).T
 
 

@@ -106,6 +106,8 @@ def team(device: torch.device) -> Iterator[Team]:
     """Join the processes that torchrun started; without torchrun, be one's own team."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # kernels and graphs are launched on the current one
         yield Team(0, 1, device)
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))

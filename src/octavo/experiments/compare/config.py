@@ -22,8 +22,8 @@ from octavo.io.files import whole_file
 from octavo.models import find_spec, language_models
 from octavo.models.spec import MULTI_BYTE, SHORT_BUDGET_SECONDS
 from octavo.tasks.corpus import TextConfig
+from octavo.tasks.device import pick_device
 from octavo.tasks.run_page import flags_of
-from octavo.tasks.task import pick_device
 from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
 from octavo.training.schedule import Budget
@@ -194,7 +194,7 @@ class CompareConfig:
     seed: Annotated[int, Range(0, LARGEST_INT)] = 0
     """For first weights, the order of the text, dropout and samples."""
     device: str = "auto"
-    """auto, cpu or cuda."""
+    """Where networks are trained and measured: auto, cpu, cuda, cuda:N or mps."""
 
     def __post_init__(self) -> None:
         given = [f"--{name}" for name in ("budget", "total", "quick") if getattr(self, name)]
@@ -208,7 +208,7 @@ class CompareConfig:
 
     @property
     def picked_device(self) -> str:
-        """cpu or cuda."""
+        """cpu, cuda, cuda:N or mps."""
         return str(pick_device(self.device))
 
     @property

@@ -22,8 +22,8 @@ from octavo.decode import Sample, stream
 from octavo.io.memory import give_back
 from octavo.models import spec_of
 from octavo.tasks.corpus import SAMPLE_TOKENS
+from octavo.tasks.device import pick_device
 from octavo.tasks.run import Run
-from octavo.tasks.task import pick_device
 from octavo.text import Split
 
 MIN_GENERATION_SECONDS = 0.25  # that a rate is measured over

@@ -31,12 +31,12 @@ from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_re
 from octavo.models import parameter_count
 from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.tasks.corpus import learnt_text
+from octavo.tasks.device import move, pick_device
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import content_of, opening
 from octavo.tasks.mixture import PROBED
 from octavo.tasks.run import Run, load
 from octavo.tasks.run_page import bytes_on_disk, render_run_page
-from octavo.tasks.task import pick_device
 from octavo.text import Split, fingerprint
 from octavo.text.overlap import MAX_OVERLAP, overlap
 from octavo.training.metrics_log import read_rows
@@ -104,7 +104,7 @@ def _measure(
     cell: Cell, run: Run, folder: Path, held_out: Split, device: torch.device, stages: Stages
 ) -> tuple[CompareRow, Score, list[float], str]:
     """Score the held-out text, also block by block, and generate a sample."""
-    run.model.to(device)
+    move(run, device)
     costs = f"{BYTE_COSTS}/{cell.key}.npy"
     with timed(stages, "scoring"):
         score, bits_N = score_run(run, held_out, HELD_OUT)

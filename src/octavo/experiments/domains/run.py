@@ -27,6 +27,7 @@ from octavo.io.files import write_text
 from octavo.io.run_folder import REPORT
 from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text
+from octavo.tasks.device import pick_device, place
 from octavo.tasks.run import load
 from octavo.tasks.run_page import title_of
 from octavo.text import Split, open_corpus
@@ -68,6 +69,7 @@ class DomainsRequest:
     budget: str = "30s"
     seed: int = 0
     encoding: str = UTF8
+    device: str = "auto"
     candidates: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=lambda: CANDIDATES)
 
     @property
@@ -82,10 +84,16 @@ class DomainsRequest:
         return {"encoding": self.encoding} if self.encoding != UTF8 else {}
 
     @property
+    def place(self) -> dict[str, str]:
+        """Where models compute, where one was named."""
+        return {"device": str(pick_device(self.device))} if self.device != "auto" else {}
+
+    @property
     def command(self) -> list[str]:
         """The words that reproduce it, or resume it."""
         words = ["octavo", "domains", *self.runs, "--texts", *self.texts, "--bytes", str(self.bytes)]
         words += ["--encoding", self.encoding] if self.reading else []
+        words += ["--device", self.device] if self.device != "auto" else []
         words += [] if self.runs else ["--preprocess", *self.steps, "--budget", self.budget, "--seed", str(self.seed)]
         return [*words, "--out", str(self.out)]
 
@@ -113,6 +121,7 @@ def domains(
     on: str = LOCAL,
     cores: int = 1,
     encoding: str = UTF8,
+    device: str = "auto",
     candidates: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
     progress: Progress | None = None,
 ) -> Domains:
@@ -131,6 +140,7 @@ def domains(
         on: "local" is this machine, "ray" and "ray://HOST" a Ray cluster.
         cores: How many cores each model asks for on Ray.
         encoding: The encoding of the texts: "utf-8", "latin-1", "utf-16", ...
+        device: Where networks are trained and all models compute: "auto", "cpu", "cuda", "cuda:1" or "mps".
         candidates: Model and settings, by name, in place of the usual ones.
         progress: Where progress is shown; by default on standard error.
 
@@ -146,7 +156,7 @@ def domains(
     """
     request = DomainsRequest(
         list(map(str, runs)), list(map(str, texts)), bytes, tuple(preprocess), Path(out), budget, seed, encoding,
-        CANDIDATES if candidates is None else candidates,
+        device, CANDIDATES if candidates is None else candidates,
     )  # fmt: skip
     return DomainsExperiment(request, Execution(jobs, on, cores), progress).run()
 
@@ -202,6 +212,7 @@ def _cells(request: DomainsRequest, originals: Sequence[tuple[str, bytes]], prog
     """A cell for each named run; without any, for each candidate."""
     reading = request.reading
     options = {"names": request.names, "texts": request.texts, "bytes": [len(data) for _, data in originals]} | reading
+    options |= request.place
     if request.runs:
         return _named(request.runs, options, originals, progress)
     home = request.texts[0]
@@ -236,9 +247,10 @@ def _plan(
     cells = []
     for name, (model, settings) in candidates.items():
         for steps, overlapping in shares.items() if model in MODELS else ():
-            key, also = "-".join([name, *steps]), {"preprocess": list(steps)} if steps else {}
+            key, also = "-".join([name, *steps]), dict[str, Any]({"preprocess": list(steps)} if steps else {})
             within = budget if find_spec(model).trained_by_gradient else ""
             about = options | {"family": name, "overlap": overlapping}
+            also |= {"device": options["device"]} if within and "device" in options else {}
             cells.append(Cell(key, "domains", model, {**settings, **also}, data, seed, within, about, key))
     return cells
 
@@ -290,6 +302,7 @@ def measure_run(cell: Cell, folder: Path) -> Json:
         if cell.is_trained_here
         else load(cell.model)
     )
+    place(run, cell.options.get("device", "auto"), sum(cell.options["bytes"]))
     steps = tuple(run.record.get("preprocess", ()))
     train = learnt_text(run)
     key = (train.sha256, *steps)

@@ -28,8 +28,8 @@ from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig, fit_counts
+from octavo.tasks.device import move, pick_device
 from octavo.tasks.run import Run
-from octavo.tasks.task import pick_device
 from octavo.text import learn_and_tokenize
 from octavo.text.validation_chunks import hold_out
 
@@ -104,7 +104,7 @@ def measure_point(cell: Cell, folder: Path) -> Json:
         settings["order"] = best_order(train_file, from_json(TextConfig, of_text), of_model)
     if cell.budget:  # its checkpoints are worth a folder
         run = train_or_resume(cell, folder, [str(train_file)], **settings)
-        run.model.to(pick_device(cell.options["device"]))
+        move(run, pick_device(cell.options["device"]))
     else:
         run = api.train(cell.model, train_file, seed=cell.seed, measure=False, **{**cell.settings, **settings})
     score = score_text(run.model, run.tokenizer, valid, "held-out text")

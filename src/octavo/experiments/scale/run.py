@@ -30,7 +30,7 @@ from octavo.experiments.scale.result import Scaling
 from octavo.models import find_spec, preset
 from octavo.models.parts.checks import check_positive
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.task import pick_device
+from octavo.tasks.device import pick_device
 from octavo.text import Corpus
 from octavo.training.schedule import Budget
 
@@ -177,7 +177,7 @@ def scale(
             number of seeds.
         budget: How long each network is trained.
         seed: The first of the seeds.
-        device: auto, cpu or cuda.
+        device: Where networks are trained: "auto", "cpu", "cuda", "cuda:1" or "mps".
         held_out: Score at most so many bytes of the held-out text.
         out: The folder for results and page; what is finished is stored there, so that the same call resumes it.
         jobs: How many trainings run at a time.

@@ -65,7 +65,7 @@ def _discounts(model: AdaptiveNGram, spell: Callable[[int], str]) -> Table:
 
 SPEC = ModelSpec(
     "adaptive-ngram", "adaptive n-gram", "an n-gram model (Kneser-Ney) that goes on counting while it reads",
-    "counts", AdaptiveNGram, AdaptiveNGramConfig, fitting="counts", fit=_fit, cost=_cost,
+    "counts", AdaptiveNGram, AdaptiveNGramConfig, fitting="counts", gpu="none", fit=_fit, cost=_cost,
     candidates=lambda seconds, device: [Candidate("kn8-adaptive", "8-gram, adaptive", "adaptive-ngram", {"order": 8})],
     views=(View("learnt", "Learnt while reading", "token-table", _learnt_while_reading),), details=_discounts,
     summarise=lambda model, tokens: f"{model.config.order}-gram of {tokens}, Kneser-Ney, adaptive",

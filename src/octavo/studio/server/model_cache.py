@@ -20,8 +20,9 @@ from octavo.io.run_folder import CONFIG, read_record
 from octavo.io.run_index import MODEL_FILES, RunIndex, Version, is_settled, links_out, version_of
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 from octavo.tasks.api import load
+from octavo.tasks.device import move, pick_device
 from octavo.tasks.encoder import NAMED
-from octavo.tasks.task import find_task, pick_device
+from octavo.tasks.task import find_task
 from octavo.tasks.trained_run import TrainedRun
 
 MAX_MODELS = 4  # in memory
@@ -142,7 +143,8 @@ class ModelCache:
             check_base(record, self.root)
             with listening(listen):
                 loaded = load(path)
-            loaded.model.to(self.device).eval()
+            move(loaded, self.device)
+            loaded.model.eval()
             entry.loaded = loaded
         except UserError as error:
             entry.error = error
