@@ -17,9 +17,16 @@ from octavo.text.duplicates.config import FOUND, MOST_HASHES, choose_bands
 from octavo.text.duplicates.shingles import SEED, band_keys, is_blank, shared_shingles, shingles, text_hashes
 
 BITS32, BITS64 = (1 << 32) - 1, (1 << 64) - 1
-TEXTS = [b"To be, or not to be", b"a", "Ünïcode  \t text\u00a0with spaces".encode(), b"abcd", b"abcde", b"abcdeabcde" * 9]
+TEXTS = [
+    b"To be, or not to be",
+    b"a",
+    "Ünïcode  \t text\u00a0with spaces".encode(),
+    b"abcd",
+    b"abcde",
+    b"abcdeabcde" * 9,
+]
 texts = st.lists(
-    st.text(min_size=1, max_size=30).map(lambda text: text.encode("utf-8", "replace")).filter(lambda t: not is_blank(t)),
+    st.text(min_size=1, max_size=30).map(lambda t: t.encode("utf-8", "replace")).filter(lambda t: not is_blank(t)),
     min_size=1, max_size=8,
 )  # fmt: skip
 

@@ -4,14 +4,18 @@ Lines (or documents) are numbers from 0, in the order of the text; blank lines a
 
     lines       line, hash0, hash1, band0, ...     one row a line, as it is read
     exact       line, kept                         what repeats an earlier line to the byte, and the first such line
-    pairsN      line, other                        lines that agree in band N, and repeat nothing to the byte; line < other
-    candidates  line, other                        of all bands, sorted
+    pairsN      line, other                        lines that agree in band N, none of them exact; line < other
+    paired      line, other                        of all bands, each once
+    candidates  line, other                        sorted
     compared    line, other, millionths            candidates whose shingles are as similar as they must be
     labelsN     line, previous, label              the components' least line, after N rounds
+    listed      line, kept, closest, millionths, near      what is removed
     removed     line, kept, closest, millionths, near      sorted
 
+Sorting is a stage of its own: in one query with what it sorts it takes memory beyond DuckDB's limit.
+
 What is similar is decided by the shingles themselves, in integers: MinHash only says what is compared. In a bucket of
-many lines each is compared with those of its block of 32 and of the block before it, in the order of the text, so
+many lines each is compared with those of its block of 16 and of the block before it, in the order of the text, so
 that a line that occurs in a million variants costs no million times a million comparisons.
 """
 
@@ -28,7 +32,7 @@ from octavo.engines.engine import Engine
 from octavo.engines.stages import Stages
 from octavo.io.progress import Advance
 from octavo.text.chunks import thread_map
-from octavo.text.duplicates.config import DuplicatesConfig
+from octavo.text.duplicates.config import Bands, DuplicatesConfig
 from octavo.text.duplicates.shingles import (
     Int64s,
     band_keys,
@@ -42,15 +46,16 @@ from octavo.text.duplicates.units import BATCH_BYTES, UnitFile, check_room, open
 if TYPE_CHECKING:
     import pyarrow
 
-LINES, EXACT, CANDIDATES, COMPARED, REMOVED = "lines", "exact", "candidates", "compared", "removed"
-BLOCK_BITS = 5  # 2^5 lines of a bucket are compared with each other
+LINES, EXACT, PAIRED, CANDIDATES, COMPARED = "lines", "exact", "paired", "candidates", "compared"
+LISTED, REMOVED = "listed", "removed"
+BLOCK_BITS = 4  # 2^4 lines of a bucket are compared with each other
 MILLION = 1_000_000
 PAIR_COLUMNS = ("line", "other", "millionths")
 
 
-def line_columns(config: DuplicatesConfig) -> list[str]:
+def line_columns(bands: Bands) -> list[str]:
     """The columns of the first stage."""
-    return ["line", "hash0", "hash1", *(f"band{i}" for i in range(config.bands.bands))]
+    return ["line", "hash0", "hash1", *(f"band{i}" for i in range(bands.bands))]
 
 
 def integer_schema(names: Sequence[str]) -> pyarrow.Schema:
@@ -60,13 +65,13 @@ def integer_schema(names: Sequence[str]) -> pyarrow.Schema:
     return pyarrow.schema([(name, pyarrow.int64()) for name in names])
 
 
-def read_lines(part: str, config: DuplicatesConfig) -> Iterator[pyarrow.RecordBatch]:
+def read_lines(part: str, config: DuplicatesConfig, bands: Bands) -> Iterator[pyarrow.RecordBatch]:
     """The hashes of a part's lines."""
     file, start, stop = open_part(part)
-    yield from thread_map(lambda cut: lines_batch(file, *cut, config), file.cut(start, stop, BATCH_BYTES))
+    yield from thread_map(lambda cut: lines_batch(file, *cut, config, bands), file.cut(start, stop, BATCH_BYTES))
 
 
-def lines_batch(file: UnitFile, start: int, stop: int, config: DuplicatesConfig) -> pyarrow.RecordBatch:
+def lines_batch(file: UnitFile, start: int, stop: int, config: DuplicatesConfig, bands: Bands) -> pyarrow.RecordBatch:
     """The hashes of the lines of a range that are not blank."""
     import pyarrow
 
@@ -75,11 +80,11 @@ def lines_batch(file: UnitFile, start: int, stop: int, config: DuplicatesConfig)
     columns = [np.array([i for i, _ in numbered], np.int64), *text_hashes(texts).T]
     if config.near and texts:
         check_room(max(map(len, texts)), config.unit)
-        columns += list(band_keys(*shingles(texts, config.shingle, config.shingle_unit), config.bands))
-    elif config.near:
-        columns += [np.zeros(0, np.int64)] * config.bands.bands
+        columns += list(band_keys(*shingles(texts, config.shingle, config.shingle_unit), bands))
+    else:
+        columns += [np.zeros(0, np.int64)] * bands.bands
     arrays = [pyarrow.array(np.ascontiguousarray(column)) for column in columns]
-    return pyarrow.record_batch(arrays, integer_schema(line_columns(config)))
+    return pyarrow.record_batch(arrays, integer_schema(line_columns(bands)))
 
 
 def read_similar(part: str, config: DuplicatesConfig, candidates: str) -> Iterator[pyarrow.RecordBatch]:
@@ -135,12 +140,13 @@ def pairs_sql(band: int) -> str:
     FROM reaching x JOIN placed y ON y.bucket = x.bucket AND y.block = x.block WHERE x.line < y.line"""
 
 
-def candidates_sql(tables: Sequence[str]) -> str:
-    """The pairs of all bands, each once."""
+def paired_sql(tables: Sequence[str]) -> str:
+    """The pairs of some tables, each once."""
     union = " UNION ALL ".join(f"SELECT line, other FROM {table}" for table in tables)
-    return f"SELECT line, other FROM ({union}) AS paired GROUP BY line, other ORDER BY line, other"
+    return f"SELECT line, other FROM ({union}) AS pairs GROUP BY line, other"
 
 
+CANDIDATES_SQL = f"SELECT line, other FROM {PAIRED} ORDER BY line, other"
 LINKS_SQL = f"SELECT line, other FROM {COMPARED} UNION ALL SELECT other AS line, line AS other FROM {COMPARED}"
 FIRST_LABELS_SQL = (
     f"SELECT line, line AS previous, line AS label FROM (SELECT line FROM ({LINKS_SQL}) AS links GROUP BY line) AS ends"
@@ -162,7 +168,7 @@ def labels_sql(table: str) -> str:
 
 EXACT_ONLY_SQL = (
     f"SELECT line, kept, kept AS closest, CAST({MILLION} AS BIGINT) AS millionths, CAST(0 AS BIGINT) AS near "
-    f"FROM {EXACT} ORDER BY line"
+    f"FROM {EXACT}"
 )
 
 
@@ -179,7 +185,10 @@ def removed_sql(labels: str) -> str:
         UNION ALL SELECT x.line, coalesce(y.label, x.kept) AS kept, x.kept AS closest,
             CAST({MILLION} AS BIGINT) AS millionths, CAST(0 AS BIGINT) AS near
         FROM {EXACT} x LEFT JOIN {labels} y ON y.line = x.kept
-    ) AS every ORDER BY line"""
+    ) AS every"""
+
+
+REMOVED_SQL = f"SELECT line, kept, closest, millionths, near FROM {LISTED} ORDER BY line"
 
 
 class Program:
@@ -189,27 +198,33 @@ class Program:
         self, engine: Engine, stages: Stages, file: UnitFile, config: DuplicatesConfig, advance: Advance
     ) -> None:
         self.engine, self.stages, self.file, self.config, self.advance = engine, stages, file, config, advance
+        self.bands = config.bands  # chosen here and handed to the machines of a cluster
 
     def run(self) -> Path:
         """The folder of what is removed."""
-        read = partial(read_lines, config=self.config)
-        self._read(LINES, read, line_columns(self.config))
+        read = partial(read_lines, config=self.config, bands=self.bands)
+        self._read(LINES, read, line_columns(self.bands))
         self._write(EXACT, EXACT_SQL, LINES)
-        if not self.config.near:
-            self._write(REMOVED, EXACT_ONLY_SQL, EXACT)
-            return self.stages.rows(REMOVED)
-        pairs = [f"pairs{band}" for band in range(self.config.bands.bands)]
+        if self.config.near:
+            self._compare()
+            labels = self._components()
+            self._write(LISTED, removed_sql(labels), COMPARED, labels, EXACT)
+        else:
+            self._write(LISTED, EXACT_ONLY_SQL, EXACT)
+        self._write(REMOVED, REMOVED_SQL, LISTED)
+        return self.stages.rows(REMOVED)
+
+    def _compare(self) -> None:
+        """The stages from the bands to the pairs that are similar."""
+        pairs = [f"pairs{band}" for band in range(self.bands.bands)]
         for band, name in enumerate(pairs):
             self._write(name, pairs_sql(band), LINES, EXACT)
-        self._write(CANDIDATES, candidates_sql(pairs), *pairs)
+        self._write(PAIRED, paired_sql(pairs), *pairs)
         for name in pairs:
             self.stages.remove(name)
+        self._write(CANDIDATES, CANDIDATES_SQL, PAIRED)
         compare = partial(read_similar, config=self.config, candidates=str(self.stages.rows(CANDIDATES)))
         self._read(COMPARED, compare, PAIR_COLUMNS)
-        labels = self._components()
-        self.advance(1)
-        self._write(REMOVED, removed_sql(labels), COMPARED, labels, EXACT)
-        return self.stages.rows(REMOVED)
 
     def _components(self) -> str:
         """The table of labels in which no label is lowered any more."""
@@ -221,6 +236,7 @@ class Program:
             self._write(name, labels_sql(previous), COMPARED, previous, steps=0)
             self.engine.open_parquet(name, self.stages.rows(name))
             if self.engine.rows(f"SELECT count(*) FROM {name} WHERE label < previous")[0][0] == 0:
+                self.advance(1)
                 return name
 
     def _read(self, name: str, read: partial[Iterator[pyarrow.RecordBatch]], columns: Sequence[str]) -> None:
@@ -247,4 +263,4 @@ class Program:
 
 def stage_count(config: DuplicatesConfig) -> int:
     """The steps of the progress; the rounds of the components are one."""
-    return config.bands.bands + 6 if config.near else 3
+    return config.bands.bands + 8 if config.near else 4

@@ -1,8 +1,8 @@
 """Remove duplicates from a text: the job with its stages, and what it writes.
 
-    text.txt or text.jsonl    the text without them
-    removed.tsv               what was removed, and what it repeats
-    duplicates.json           the settings and the numbers
+text.txt or text.jsonl    the text without them
+removed.tsv               what was removed, and what it repeats
+duplicates.json           the settings and the numbers
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class UnitFile:
         """Those units, lines without the bytes that end them."""
         start_N = self.starts[start : stop + 1].tolist()
         data = self.text[start_N[0] : start_N[-1]].tobytes()
-        units = [data[a - start_N[0] : b - start_N[0]] for a, b in zip(start_N, start_N[1:], strict=False)]
+        units = [data[a - start_N[0] : b - start_N[0]] for a, b in pairwise(start_N)]
         if self.unit == "line":
             return [unit.removesuffix(b"\n").removesuffix(b"\r") for unit in units]
         return units
