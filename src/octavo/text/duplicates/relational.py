@@ -89,21 +89,31 @@ def lines_batch(file: UnitFile, start: int, stop: int, config: DuplicatesConfig,
 
 def read_similar(part: str, config: DuplicatesConfig, candidates: str) -> Iterator[pyarrow.RecordBatch]:
     """The candidates whose first line is in a part and whose similarity is the threshold's or more."""
-    import pyarrow
     import pyarrow.dataset as dataset
 
     file, start, stop = open_part(part)
     place = dataset.field("line")
     table = dataset.dataset(candidates, format="parquet").to_table(filter=(place >= start) & (place < stop))
     pair_P2 = np.stack([table[name].to_numpy() for name in ("line", "other")], 1)
+    yield from thread_map(lambda batch_P2: similar_batch(file, batch_P2, config), batches(file, pair_P2))
+
+
+def batches(file: UnitFile, pair_P2: Int64s) -> Iterator[Int64s]:
+    """The pairs, about BATCH_BYTES of text at a time."""
     end_P = file.sizes(pair_P2).sum(1).cumsum()
-    first = 0
+    first = before = 0
     while first < len(pair_P2):
-        size = end_P[first] + BATCH_BYTES
-        last = max(first + 1, int(np.searchsorted(end_P, size, "right")))
-        columns = similar_pairs(file, pair_P2[first:last], config)
-        yield pyarrow.record_batch([pyarrow.array(column) for column in columns], integer_schema(PAIR_COLUMNS))
-        first = last
+        last = max(first + 1, int(np.searchsorted(end_P, before + BATCH_BYTES, "right")))
+        yield pair_P2[first:last]
+        first, before = last, int(end_P[last - 1])
+
+
+def similar_batch(file: UnitFile, pair_P2: Int64s, config: DuplicatesConfig) -> pyarrow.RecordBatch:
+    """Those of the pairs that are similar, with the similarity."""
+    import pyarrow
+
+    columns = similar_pairs(file, pair_P2, config)
+    return pyarrow.record_batch([pyarrow.array(column) for column in columns], integer_schema(PAIR_COLUMNS))
 
 
 def similar_pairs(file: UnitFile, pair_P2: Int64s, config: DuplicatesConfig) -> list[Int64s]:

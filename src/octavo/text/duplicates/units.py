@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -49,15 +50,15 @@ class UnitFile:
     folder: str
     unit: Unit
 
-    @property
+    @cached_property
     def starts(self) -> NDArray[np.int64]:
         """Where each unit begins, and the end of the text."""
-        return np.memmap(Path(self.folder, STARTS), "<i8", "r")
+        return np.asarray(np.memmap(Path(self.folder, STARTS), "<i8", "r"))
 
-    @property
+    @cached_property
     def text(self) -> NDArray[np.uint8]:
         """The bytes of the text."""
-        return np.memmap(Path(self.folder, TEXT), np.uint8, "r")
+        return np.asarray(np.memmap(Path(self.folder, TEXT), np.uint8, "r"))
 
     @property
     def count(self) -> int:
