@@ -71,7 +71,7 @@ class DuplicatesConfig:
 
     @property
     def bands(self) -> Bands:
-        """The bands of MinHash values; none where only exact duplicates are looked for."""
+        """The bands of MinHash values; none where only exact duplicates are removed."""
         return choose_bands(self.similarity) if self.near else Bands(0, 0)
 
     def to_json(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 LINES, EXACT, PAIRED, CANDIDATES, COMPARED = "lines", "exact", "paired", "candidates", "compared"
-LISTED, REMOVED = "listed", "removed"
+ALL_PAIRS, LISTED, REMOVED = "all_pairs", "listed", "removed"
 BLOCK_BITS = 4  # 2^4 lines of a bucket are compared with each other
 MILLION = 1_000_000
 PAIR_COLUMNS = ("line", "other", "millionths")
@@ -150,12 +150,7 @@ def pairs_sql(band: int) -> str:
     FROM reaching x JOIN placed y ON y.bucket = x.bucket AND y.block = x.block WHERE x.line < y.line"""
 
 
-def paired_sql(tables: Sequence[str]) -> str:
-    """The pairs of some tables, each once."""
-    union = " UNION ALL ".join(f"SELECT line, other FROM {table}" for table in tables)
-    return f"SELECT line, other FROM ({union}) AS pairs GROUP BY line, other"
-
-
+PAIRED_SQL = f"SELECT line, other FROM {ALL_PAIRS} GROUP BY line, other"
 CANDIDATES_SQL = f"SELECT line, other FROM {PAIRED} ORDER BY line, other"
 LINKS_SQL = f"SELECT line, other FROM {COMPARED} UNION ALL SELECT other AS line, line AS other FROM {COMPARED}"
 FIRST_LABELS_SQL = (
@@ -229,12 +224,18 @@ class Program:
         pairs = [f"pairs{band}" for band in range(self.bands.bands)]
         for band, name in enumerate(pairs):
             self._write(name, pairs_sql(band), LINES, EXACT)
-        self._write(PAIRED, paired_sql(pairs), *pairs)
+        self.stages.run(PAIRED, self._write_paired)
+        self.advance(1)
         for name in pairs:
             self.stages.remove(name)
         self._write(CANDIDATES, CANDIDATES_SQL, PAIRED)
         compare = partial(read_similar, config=self.config, candidates=str(self.stages.rows(CANDIDATES)))
         self._read(COMPARED, compare, PAIR_COLUMNS)
+
+    def _write_paired(self, folder: Path) -> None:
+        """One scan of all bands' files: a union of them takes the buffers of each."""
+        self.engine.open_parquet(ALL_PAIRS, self.stages.folder / "pairs*" / "rows")
+        self.engine.write(PAIRED_SQL, folder)
 
     def _components(self) -> str:
         """The table of labels in which no label is lowered any more."""
