@@ -22,7 +22,7 @@ test-ray: .venv/.ok-dev
 	$(PIP) install -c constraints.txt -e '.[ray]'
 	.venv/bin/pytest tests/experiments/test_ray.py
 
-## test-spark: install pyspark (some 450 MB; it needs Java 17) and run the tests of counting on Spark
+## test-spark: install pyspark (some 450 MB; it needs Java 17) and run the tests of counting and duplicates on Spark
 test-spark: .venv/.ok-dev
 	$(PIP) install -c constraints.txt -e '.[spark]'
 	.venv/bin/pytest -m spark

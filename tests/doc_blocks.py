@@ -33,7 +33,7 @@ NOT_RUN = {
     r"octavo studio": "tests/test_readme.py starts the studio, and tests/studio open its pages",
     r"octavo .*(FOLDER|MODEL\.)": "a capital name stands for a file of the reader's",
     r"octavo .*(smollm2|minilm)": "hundreds of megabytes are fetched; tests/exchange and tests/tasks read them",
-    r"octavo data ": "fetches a named corpus; tests/test_readme.py does",
+    r"octavo data (?!duplicates)": "fetches a named corpus; tests/test_readme.py does",
     r"octavo exercises (check bishop|book)": "takes minutes; tests/exercises check every exercise and write the book",
     r"octavo domains$": "trains twelve models on two corpora; tests/experiments/test_domains.py runs it small",
 }

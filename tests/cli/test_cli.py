@@ -159,7 +159,7 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
             "synthesizer, retention, gla, mamba2, deltanet, gated-deltanet, mlstm, mix, adaptive-mix",
         ),
         (["data", "gte"], "there is no action 'gte'; did you mean get?"),
-        (["data", "zzz"], "there is no action 'zzz'; the actions of octavo data are list, get, show, bin"),
+        (["data", "zzz"], "there is no action 'zzz'; the actions of octavo data are list, get, show, bin, duplicates"),
         (["data", "show", "shakespear"], "shakespeare"),
         (["data", "show", "shakespeare", "--lines", "-1"], "lines must not be negative"),
         (["eval", "no/such/run"], "no/such/run is not a run"),

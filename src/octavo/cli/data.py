@@ -1,4 +1,6 @@
-"""octavo data: the named datasets, and any text as files of tokens. Nothing here needs torch, so it starts fast."""
+"""octavo data: the named datasets, any text as files of tokens or without duplicates. Nothing here needs torch, so it
+starts fast.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.duplicates import remove
 from octavo.cli.flags import Corpora, Encoding, Field, Force
 from octavo.cli.output import Output, Table, note, size
 from octavo.datasets import sources
@@ -17,7 +20,11 @@ from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.io.files import check_new, filled_folder
 
-USAGE = """usage: octavo data list | get NAME | show NAME | bin CORPUS...    (each takes --json; --help shows more)
+USAGE = """usage: octavo data list | get NAME | show NAME       the named datasets
+       octavo data bin CORPUS...                     write a text as tokens
+       octavo data duplicates CORPUS... --out FOLDER  remove lines or documents that repeat others
+
+Each takes --json; --help shows more.
 
 example: octavo data get shakespeare
 """
@@ -138,4 +145,5 @@ def write_bins(
 write_bins.RENAMED = {"size": "vocab_size"}  # type: ignore[attr-defined]
 ACTIONS: dict[str, Callable[..., Output]] = {
     "list": list_sources, "get": get_source, "show": show_source, "bin": write_bins,
+    "duplicates": remove,
 }  # fmt: skip

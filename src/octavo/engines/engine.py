@@ -43,7 +43,7 @@ class Engine(ABC):
 
     @abstractmethod
     def open_parquet(self, name: str, folder: Path) -> None:
-        """A table over the Parquet files of a folder."""
+        """A table over the Parquet files of a folder, or of all folders whose path fits a pattern with `*`."""
 
     @abstractmethod
     def open_batches(self, name: str, parts: Sequence[str], read: Batches, schema: pyarrow.Schema) -> None:
