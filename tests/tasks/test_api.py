@@ -58,7 +58,7 @@ def test_importing_octavo_does_not_import_torch() -> None:
         ({"preprocess": "lower"}, "preprocess must be a list, each of it a string"),
         ({"errors": "ignore"}, "errors must be one of strict, replace, raw"),
         ({"device": "abacus"}, "there is no kind of device called 'abacus'"),
-        ({"device": "meta"}, "device must be auto, cpu or cuda"),
+        ({"device": "meta"}, "device must be auto, cpu, cuda, cuda:N or mps"),
         ({"device": "cuda:77"}, "needs a CUDA GPU"),
         ({"vocab_size": 300}, "the tokenizer byte has no setting 'vocab_size'"),
     ],

@@ -20,6 +20,7 @@ CHECKED_FROM = 9  # the crc32 covers the archive from this byte on
 
 DEVICES = ("cpu", "cuda", "mps")
 MAX_NAME_BYTES = 32
+NAMES = ("DEFAULT", "AVX2", "AVX512", "SVE", "SVE128", "SVE256", "VSX", "Z VECTOR", "Apple")  # a byte each
 
 
 class Origin(NamedTuple):
@@ -35,8 +36,10 @@ class Origin(NamedTuple):
         return f"{self.device} ({self.name}, torch {'.'.join(map(str, self.torch))})"
 
     def to_bytes(self) -> bytes:
-        name = self.name.encode()[:MAX_NAME_BYTES]
-        return bytes([*(min(255, number) for number in self.torch), len(name)]) + name
+        version, name = bytes(min(255, number) for number in self.torch), self.name.encode()[:MAX_NAME_BYTES]
+        if self.name in NAMES:
+            return version + bytes([MAX_NAME_BYTES + 1 + NAMES.index(self.name)])
+        return version + bytes([len(name)]) + name
 
 
 class Header(NamedTuple):
@@ -92,13 +95,14 @@ def write_header(header: Header, words: bytes) -> bytes:
 def _read_origin(archive: bytes, at: int) -> tuple[int, Origin, int]:
     """How the words were coded, where, and what stands behind that."""
     kind, place = archive[at] >> 4, archive[at] & 15
-    numbers, size = archive[at + 1 : at + 4], archive[at + 4 : at + 5]
-    end = at + 5 + (size[0] if size else 0)
+    numbers, size = archive[at + 1 : at + 4], archive[at + 4] if len(archive) > at + 4 else 0
+    known = NAMES[size - MAX_NAME_BYTES - 1 :][:1] if size > MAX_NAME_BYTES else ()
+    end = at + 5 + (0 if known else size)
     if place >= len(DEVICES) or not STEPWISE_VERSION <= kind <= PORTABLE_VERSION or end > len(archive):
         raise UserError(
             "the archive's header cannot be true: it names no device or coder; it was not written by octavo"
         )
-    name = archive[at + 5 : end].decode("utf-8", "replace")
+    name = known[0] if known else archive[at + 5 : end].decode("utf-8", "replace")
     return kind, Origin(DEVICES[place], (numbers[0], numbers[1], numbers[2]), name), end
 
 
