@@ -47,6 +47,7 @@ class Spark(Engine):
         if local:
             options |= {"spark.local.dir": str(settings.folder), "spark.sql.shuffle.partitions": str(LOCAL_PARTITIONS)}
             options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+            options |= {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}  # 7 % faster here than Java's default
         for key, value in options.items():
             builder = builder.config(key, value)
         with _naming_errors(settings):
