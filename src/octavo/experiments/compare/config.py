@@ -151,7 +151,7 @@ def why_no_mixture(parts: Sequence[str], families: Sequence[str], unmeasured: Se
 
 
 KIND = "comparison"
-DEFAULT_BUDGET, QUICK_BUDGET = "60s", "21s"  # of training, for a neural model
+DEFAULT_BUDGET, QUICK_BUDGET = "60s", "14s"  # of training, for a neural model
 MIN_SCORED_BYTES = 1 << 18  # of held-out text: all of most texts
 SCORED_BYTES_PER_TRAINING_SECOND = 1 << 12  # and how many more for each second of training beyond
 OWN_TEXT = "text.txt"
