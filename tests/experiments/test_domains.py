@@ -291,6 +291,24 @@ def test_the_command_trains_measures_and_writes_a_page(
         assert all(f"{one['bits_per_byte']:.4f}" in parsed.text for one in model["readings"])
 
 
+def test_a_model_that_learns_while_it_reads_is_marked_in_table_page_and_json(
+    texts: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("adaptive-ngram", "ngram"):
+        api.train(name, texts[0], order=2, out=tmp_path / name, measure=False)
+    runs = [str(tmp_path / name) for name in ("adaptive-ngram", "ngram")]
+    flags = (*runs, "--texts", *texts, "--bytes", "500", "--out", str(tmp_path / "d"))
+    command(*flags)
+    printed = capsys.readouterr().out
+    assert all(shown in printed for shown in ("adaptive-ngram †", "†: adaptive"))
+    assert printed.count("ngram †") == 2  # of both texts; the fixed model has no mark
+    command(*flags, "--json")
+    models = json.loads(capsys.readouterr().out)["models"]
+    assert [[one["adaptive"] for one in model["readings"]] for model in models] == [[True, True], [False, False]]
+    shown = Page((tmp_path / "d" / "report.html").read_text(encoding="utf-8")).text
+    assert all(words in shown for words in ("adaptive-ngram †", "†: adaptive"))
+
+
 @pytest.mark.usefixtures("few_candidates")
 def test_finished_runs_are_used_again_and_changed_ones_are_trained_anew(
     texts: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

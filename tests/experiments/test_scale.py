@@ -602,6 +602,20 @@ def test_the_figure_has_a_band_a_dashed_part_and_every_mark() -> None:
     assert law_figure([FittedPoints("none", [(1.0, math.inf)])], "", ("x", "y"), 10) == ""
 
 
+def test_a_model_that_learns_while_it_reads_is_marked_in_table_page_and_json(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["adaptive-ngram", str(corpus), "--lengths", "0.25", "0.5", "1"]
+    flags += ["--against", "none", "--order", "2", "--out", str(tmp_path / "s")]
+    assert main(["scale", *flags]) == 0, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    assert all(shown in printed for shown in ("adaptive-ngram †", "†: adaptive"))
+    assert main(["scale", *flags, "--json"]) == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert {(one["model"], one["adaptive"]) for one in points} >= {("adaptive-ngram", True)}
+    assert "†: adaptive" in (tmp_path / "s" / "report.html").read_text(encoding="utf-8")
+
+
 def test_the_command_prints_a_table_laws_and_a_whole_page(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

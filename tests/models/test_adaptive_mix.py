@@ -290,3 +290,5 @@ def test_a_fitted_model_that_cannot_learn_while_it_reads_says_how_to_score_it() 
         adapted(baum_welch())
     with pytest.raises(UserError, match=r"ngram was fitted.* train it with --adaptive"):
         adapted(ngram(order=2))
+    with pytest.raises(UserError, match=r"ngram was fitted.* score it without --adaptive"):  # only Kneser-Ney goes on
+        adapted(ngram(order=2, estimator="ppm"))

@@ -18,7 +18,7 @@ from octavo.errors import UserError
 from octavo.models import Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.mix import MixConfig
-from octavo.models.ngram import NGramConfig
+from octavo.models.ngram import AdaptiveNGram, AdaptiveNGramConfig, NGramConfig
 from octavo.text import open_corpus, tokenize
 from octavo.text.validation_chunks import hold_out
 
@@ -91,6 +91,12 @@ def test_a_mixture_of_a_model_with_itself_is_the_model() -> None:
     x_1T = chain(100, 5)[None, 1:]
     torch.testing.assert_close(mix.score(x_1T), model.score(x_1T), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(mix(x_1T).exp(), model(x_1T).exp(), rtol=1e-12, atol=1e-12)
+
+
+def test_a_part_that_learns_while_it_reads_is_refused_with_fixed_weights() -> None:
+    learning = AdaptiveNGram.fit(chain(400, 1).int(), AdaptiveNGramConfig(order=2), VOCAB)
+    with pytest.raises(UserError, match=r"fixed weights takes fixed parts.* train the mixture with --adaptive"):
+        Mix(MixConfig(), [ngram(2), learning])
 
 
 def test_a_part_that_makes_a_token_impossible_does_not_spoil_the_others() -> None:

@@ -10,15 +10,15 @@ from octavo.cli.cells import output_of_part
 from octavo.cli.flags import Corpora
 from octavo.cli.output import Output, print_wrapped
 from octavo.errors import UserError
-from octavo.experiments.compare.adaptive import ADAPTIVE
+from octavo.experiments.compare.adaptive import COMPRESSORS_ADAPT
 from octavo.experiments.compare.advice import BEHIND, DOMINATED, TIE
 from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.proof import describe_proof
-from octavo.experiments.compare.rows import ADAPTIVE_MARK, NOT_PROVED, CompareRow, Comparison
+from octavo.experiments.compare.rows import NOT_PROVED, CompareRow, Comparison
 from octavo.experiments.compare.run import open_comparison
 from octavo.experiments.division import Division
 from octavo.experiments.execution import Execution
-from octavo.experiments.table import table_text
+from octavo.experiments.table import ADAPTIVE_MARK, table_text
 from octavo.io.run_folder import REPORT
 
 
@@ -79,7 +79,7 @@ def _print_result(comparison: Comparison, page: Path) -> None:
     sys.stdout.write(table_text(comparison.rows, sys.stdout))
     print()
     marks = f"*: the {comparison.best_words}. -: dominated, that is, {DOMINATED}."
-    adaptive = f" {ADAPTIVE_MARK}: adaptive, {ADAPTIVE}." if any(row.adaptive for row in comparison) else ""
+    adaptive = f" {ADAPTIVE_MARK}: adaptive, {COMPRESSORS_ADAPT}." if any(row.adaptive for row in comparison) else ""
     interval = comparison.best.interval if comparison.best else ""
     behind = f" {BEHIND}." if any(row.behind is not None for row in comparison) else ""
     tie = f" {TIE}." if any(row.tie for row in comparison) else ""

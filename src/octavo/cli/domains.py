@@ -10,14 +10,14 @@ from tyro.conf import Positional, arg
 
 from octavo.cli.cells import output_of_part
 from octavo.cli.flags import Device, Encoding
-from octavo.cli.output import Output, note, print_table
+from octavo.cli.output import Output, note, print_table, print_wrapped
 from octavo.experiments.division import Division
 from octavo.experiments.domains import Domains
 from octavo.experiments.domains.result import show_gap
 from octavo.experiments.domains.run import STEPS, DomainsExperiment, DomainsRequest
 from octavo.experiments.domains.scoring import GROUPS, MARK, gap
 from octavo.experiments.execution import Execution
-from octavo.experiments.table import table_text
+from octavo.experiments.table import adaptive_note, table_text
 from octavo.io.encoding import UTF8
 from octavo.io.run_folder import REPORT
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
@@ -73,6 +73,9 @@ def _print_result(found: Domains) -> None:
     if any(one.label for one in found.models):
         print(f"\n*: {NOT_COMPARABLE}. Preprocessing threw information away before scoring; the bits\n"
               "   are divided by the bytes as they were, but they no longer give those bytes back.")  # fmt: skip
+    if explained := adaptive_note(found.rows):
+        print()
+        print_wrapped(explained)
     print(f"\nWhat a byte of {away} costs beyond one of {home}, and which words cause it:\n")
     rows = [(one.name, *map(show_gap, (one.gap, *gap(one.home, one.away).values()))) for one in found.models]
     print_table(("model", "gap", *GROUPS), rows)

@@ -29,7 +29,7 @@ from octavo.experiments.scale.run import (
     ScalePlan,
     ScaleRequest,
 )
-from octavo.experiments.table import table_text
+from octavo.experiments.table import adaptive_note, table_text
 from octavo.io.run_folder import REPORT
 from octavo.models import find_spec, preset
 from octavo.tasks.corpus import TextConfig
@@ -117,6 +117,8 @@ def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:
 def _print_result(found: Scaling, page: Path) -> None:
     print(f"All are measured on the same {found.held_out_bytes:,} bytes that none of them learnt from.\n")
     sys.stdout.write(table_text(found.rows, sys.stdout))
+    if explained := adaptive_note(found.rows):
+        print(f"\n{textwrap.fill(explained, MAX_LINE_CHARACTERS)}")
     networks = any(point.flops for point in found.points)
     print("\n*: the size that was best on validation chunks of the training text\n" if networks else "")
     for line in summary(found):

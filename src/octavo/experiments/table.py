@@ -26,6 +26,11 @@ from octavo.io.terminal import GAP, MIN_CELL, UNLIMITED, shorten, width_of
 from octavo.pages import sections
 
 Output = Literal["terminal", "page"]
+ADAPTIVE_MARK = "†"  # beside the name or the number of an adaptive row, where there is no room for the word
+ADAPTIVE = (
+    "a model that goes on learning from the held-out text while it scores it, and pays for every byte before it learns "
+    "from it"
+)
 NAME_SHARE = 3  # a name or a title takes at most one part in so many of a terminal's width
 
 
@@ -52,6 +57,16 @@ class Column:
         """Whether it tells something about these rows."""
         texts = {self.text(row) for row in rows}
         return len(texts - {""}) > 1 if self.if_varies else texts != {""}
+
+
+def marked_name(name: str, adaptive: bool) -> str:
+    """A model's name, with the mark of one that goes on learning while it is scored."""
+    return f"{name} {ADAPTIVE_MARK}" if adaptive else name
+
+
+def adaptive_note(rows: Iterable[Any]) -> str:
+    """What the mark means, where a row has it."""
+    return f"{ADAPTIVE_MARK}: adaptive, {ADAPTIVE}." if any(row.adaptive for row in rows) else ""
 
 
 def columns_of(row: type, output: Output, rows: Sequence[Any] = ()) -> tuple[Column, ...]:

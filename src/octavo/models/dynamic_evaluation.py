@@ -229,7 +229,8 @@ def adapted(model: LanguageModel[Any], adaptation: AdaptiveConfig | None = None)
     if spec.fitting == "mixture":
         raise UserError("a trained mixture does not learn while it reads: adaptive is for one network; name its run")
     if not spec.trained_by_gradient:
-        remedy = "train it with --adaptive" if spec.adaptive_variant else "score it without --adaptive"
+        can_adapt = spec.adaptive_variant and getattr(model.config, "estimator", "") in ("", "kneser-ney")
+        remedy = "train it with --adaptive" if can_adapt else "score it without --adaptive"
         raise UserError(f"only what was trained by gradient learns so while it reads: {spec.name} was fitted; {remedy}")
     kinds = {weight.dtype for weight in model.parameters()}
     if not kinds <= {torch.float32} and not kinds <= {torch.float64}:

@@ -45,6 +45,11 @@ class Mix(LanguageModel[State]):
     def __init__(self, config: MixConfig, parts: Sequence[LanguageModel[Any]]) -> None:
         super().__init__()
         check_parts(parts)
+        if any(part.adaptive for part in parts):
+            raise UserError(
+                "a mixture with fixed weights takes fixed parts, and one of these goes on learning while it reads; "
+                "train the mixture with --adaptive, or leave that part out"
+            )
         self.config, self.vocab, self.begin = config, parts[0].vocab, parts[0].begin
         self.parts: Sequence[LanguageModel[Any]] = nn.ModuleList(parts)  # type: ignore[assignment]
         self.gate = next((i for i, part in enumerate(parts) if part.context_classes > 1), 0)

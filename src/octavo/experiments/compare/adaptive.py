@@ -10,12 +10,9 @@ from collections.abc import Sequence
 
 from octavo.experiments.compare.intervals import BlockCosts
 from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
-from octavo.experiments.table import show_amount
+from octavo.experiments.table import ADAPTIVE, show_amount
 
-ADAPTIVE = (
-    "a model that goes on learning from the held-out text while it scores it, and pays for every byte before it learns "
-    "from it; every general compressor does"
-)
+COMPRESSORS_ADAPT = f"{ADAPTIVE}; every general compressor does"
 
 
 def compare_with_fixed(rows: Sequence[CompareRow], blocks: BlockCosts, is_tested: bool = False) -> list[str]:

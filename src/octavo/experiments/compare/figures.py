@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from octavo.experiments.compare.rows import ADAPTIVE_MARK, COMPRESSOR, CompareRow, Comparison
-from octavo.experiments.table import csv_text
+from octavo.experiments.compare.rows import COMPRESSOR, CompareRow, Comparison
+from octavo.experiments.table import ADAPTIVE_MARK, csv_text
 from octavo.io.files import whole_folder
 from octavo.io.run_folder import METRICS
 from octavo.pages.figures.charts import Series, draw_lines

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from octavo.experiments.compare.adaptive import ADAPTIVE
+from octavo.experiments.compare.adaptive import COMPRESSORS_ADAPT
 from octavo.experiments.compare.advice import DOMINATED
 from octavo.experiments.compare.compressors import describe_ways
 from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
@@ -180,7 +180,7 @@ def footnotes(comparison: Comparison) -> list[str]:
         names = [row.model for row in comparison if row.family == COMPRESSOR]
         notes.append(f"Italic: general compressors. {describe_ways(names)}")
     if any(row.adaptive for row in comparison):
-        notes.append(f"Adaptive: {ADAPTIVE}.")
+        notes.append(f"Adaptive: {COMPRESSORS_ADAPT}.")
     if intervals:
         notes.append(f"95 %: the confidence interval of the bits per byte, {' or '.join(intervals)}.")
     if any(row.behind is not None for row in comparison):

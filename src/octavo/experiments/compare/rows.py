@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from octavo.config import from_json, plain_json
 from octavo.errors import UserError
 from octavo.experiments.runner import check_recorded_numbers
-from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
+from octavo.experiments.table import ADAPTIVE_MARK, Column, keys_of, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size, thousands
 from octavo.io.json_text import read_json_file
 from octavo.io.run_folder import COMPARISON, NUMBER, PART_OF_TEXT, wrong_kind
@@ -22,7 +22,6 @@ CSV = "comparison.csv"
 FORMAT = 2
 COMPRESSOR, PRETRAINED, MIXTURE = "compressor", "pretrained", "mixture"  # families beside those of the models
 NOT_PROVED = "not proved"  # begins the error of a row whose result its archive does not confirm
-ADAPTIVE_MARK = "†"  # beside the number of an adaptive row, where there is no room for the word
 NOT_NEURAL = ("counts", MIXTURE, PRETRAINED, COMPRESSOR)
 
 

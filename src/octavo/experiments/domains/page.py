@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexity, rows_of, show_gap
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
-from octavo.experiments.table import cells_of, page_columns
+from octavo.experiments.table import adaptive_note, cells_of, marked_name, page_columns
 from octavo.io.run_folder import REPORT
 from octavo.pages import sections
 from octavo.pages.figures.charts import Bar, stacked_bars
@@ -94,12 +94,13 @@ def _link(one: ModelResult, folder: Path) -> Markup:
     """The model's name and title; where the run lies below the page and has one of its own, a link to that."""
     path = Path(one.run)
     has_page = bool(one.run) and path.parent == folder and (path / REPORT).is_file()
-    name = link(quote(f"{path.name}/{REPORT}"), one.name) if has_page else one.name
+    shown = marked_name(one.name, one.home.adaptive)
+    name = link(quote(f"{path.name}/{REPORT}"), shown) if has_page else shown
     return join(element("div", name), element("small", one.title))
 
 
 def _notes(measured: Sequence[ModelResult]) -> list[Markup]:
-    notes = []
+    notes = [paragraph(note, quiet=True)] if (note := adaptive_note(one.home for one in measured)) else []
     if any(one.label for one in measured):
         notes.append(paragraph(f"*: {NOT_COMPARABLE}; see below.", quiet=True))
     notes += [

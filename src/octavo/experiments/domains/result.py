@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from octavo.config import plain_json
 from octavo.experiments.domains.scoring import MARK, Reading, gap
-from octavo.experiments.table import Column, page_table, show_bits
+from octavo.experiments.table import Column, marked_name, page_table, show_bits
 from octavo.pages.sections import notebook_view
 
 
@@ -36,7 +36,7 @@ class ModelResult:
 
     @property
     def marked_name(self) -> str:
-        return self.name + (" *" if self.label else "")
+        return marked_name(self.name, self.home.adaptive) + (" *" if self.label else "")
 
     @property
     def gap(self) -> float:
@@ -57,7 +57,7 @@ def show_gap(bits: float, form: str = "+.3f") -> str:
 class DomainsRow:
     """A model and a text."""
 
-    model: Annotated[str, Column("model", align="left")]
+    model: Annotated[str, Column("model", lambda row: row.marked_model, align="left", of_row=True)]
     title: str
     text: Annotated[str, Column("text", align="left")]
     tokens: Annotated[int | None, Column("tokens", lambda value: f"{value:,}")] = None
@@ -69,6 +69,11 @@ class DomainsRow:
     ] = None
     comparable: bool = True
     error: str | None = None
+    adaptive: bool = False  # whether the model went on learning while it was scored
+
+    @property
+    def marked_model(self) -> str:
+        return marked_name(self.model, self.adaptive)
 
     @property
     def shown_bits(self) -> str:
@@ -115,6 +120,7 @@ def rows_of(models: Sequence[ModelResult], failed: dict[str, str]) -> list[Domai
     """A row for each model and text."""
     return [
         DomainsRow(one.name, one.title, reading.text, reading.tokens, reading.token_perplexity,
-                   reading.character_perplexity, reading.bits_per_byte, reading.unknown_rate, not one.label)
+                   reading.character_perplexity, reading.bits_per_byte, reading.unknown_rate, not one.label,
+                   adaptive=reading.adaptive)
         for one in models for reading in (one.home, one.away)
     ] + [DomainsRow(name, "", "", error=error) for name, error in failed.items()]  # fmt: skip

@@ -125,6 +125,7 @@ class Reading:
     costliest: tuple[Costly, ...]
     unk_marks: int  # literal <unk> in what was scored
     unk_mark_bits: float  # and what they cost together
+    adaptive: bool = False  # whether the model went on learning while it was scored
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Reading:
@@ -188,6 +189,7 @@ def read(model: LanguageModel[Any], tokenizer: Tokenizer, text: Excerpt, trainin
         text.name, text.steps, len(text.original), len(text.data), text.characters, score.tokens, score.bits,
         score.impossible, score.unknown_rate, NOT_COMPARABLE if text.steps else "", groups,
         _costliest(bits_N, pieces, words, own_P, group_N), len(marked) // len(MARK), float(bits_N[marked].sum()),
+        score.adaptive,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from octavo.config import from_json, plain_json
 from octavo.costs import cost_of, one_token
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_resume, write_part
-from octavo.experiments.table import Column, show_bits
+from octavo.experiments.table import Column, marked_name, show_bits
 from octavo.io.files import size as byte_size
 from octavo.io.files import thousands
 from octavo.io.partial_files import delete_folder
@@ -42,7 +42,7 @@ TRAINING_PASSES = 3  # FLOPs of training for each of scoring: forward, and two p
 class ScalePoint:
     """One training and its result on the held-out text."""
 
-    model: Annotated[str, Column("model", align="left")]
+    model: Annotated[str, Column("model", lambda point: point.marked_model, align="left", of_row=True)]
     bytes: Annotated[int, Column("text", byte_size, "bytes of text to learn from")]
     size: Annotated[float, Column("size", lambda point: point.shape, align="left", of_row=True)]
     budget: Annotated[
@@ -64,10 +64,15 @@ class ScalePoint:
         bool, Column("bits/byte", lambda point: point.shown_bits, "bits per byte of the held-out text", of_row=True)
     ] = False  # whether the law over text goes through it
     error: str | None = None
+    adaptive: bool = False  # whether the model went on learning while it was scored
 
     @property
     def bits(self) -> float:
         return math.inf if self.bits_per_byte is None else self.bits_per_byte
+
+    @property
+    def marked_model(self) -> str:
+        return marked_name(self.model, self.adaptive)
 
     @property
     def shown_bits(self) -> str:
@@ -112,7 +117,7 @@ def measure_point(cell: Cell, folder: Path) -> Json:
         delete_folder(folder / cell.key)
     return _values(cell, run) | {
         "bits_per_byte": plain_json(score.bits_per_byte), "impossible": score.impossible,
-        "summary": f"{show_bits(score.bits_per_byte)} bits per byte",
+        "adaptive": score.adaptive, "summary": f"{show_bits(score.bits_per_byte)} bits per byte",
     }  # fmt: skip
 
 

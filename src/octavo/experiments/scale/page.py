@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from octavo.experiments.scale.power_law import CONFIDENCE, MAX_TIMES, MIN_VALUES_FOR_FLOOR, Crossing, Fit, Interval
 from octavo.experiments.scale.result import EXTRAPOLATED, ScaleCurve, Scaling, Variable, value_of
-from octavo.experiments.table import page_table
+from octavo.experiments.table import adaptive_note, page_table
 from octavo.io.files import size
 from octavo.models import find_spec
 from octavo.pages.figures.charts import FittedPoints, law_figure
@@ -224,14 +224,15 @@ def scaling_page(scaling: Scaling) -> str:
     )
     curves = [(title, curve) for title, curve in (("More compute", scaling.training),
                                                   ("More parameters", scaling.parameters)) if curve]  # fmt: skip
-    joint = scaling.joint
+    joint, notes = scaling.joint, [one for one in (adaptive_note(scaling.rows), MARKED) if one]
     return render_page(f"Scaling: {models} on {scaling.corpus}", lead, [
         section("More text", _text_figure(scaling), _laws(scaling, list(scaling.text.values()))),
         section("Where they cross", paragraphs(crossing_lines(scaling))) if scaling.against is not None else NOTHING,
         *(section(title, _figure(scaling, curve), _laws(scaling, [curve])) for title, curve in curves),
         section("Parameters and text together", paragraph(joint_line(joint))) if joint and joint.whole else NOTHING,
         section("What limits the model", paragraphs(limit_lines(scaling))),
-        section("Results", page_table(scaling.rows), paragraph(MARKED, quiet=True), paragraphs(failure_lines(scaling))),
+        section("Results", page_table(scaling.rows), *(paragraph(note, quiet=True) for note in notes),
+                paragraphs(failure_lines(scaling))),
         section("Method", paragraph(HOW)),
         reproduce([scaling.command]) if scaling.command else NOTHING,
     ])  # fmt: skip
