@@ -461,7 +461,7 @@ def test_a_long_text_is_cut_and_that_is_said(octavo: Callable[..., Any]) -> None
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("bag", "rnn", "--text", "abc"), "bag: a bag has no gates, attention or gradient flow"),
+        (("bag", "rnn", "--text", "abc"), "bag: the model bag has no gates, attention or gradient flow"),
         (("bag", "--text", "abc", "--out", "x.html"), "the studio shows its unigram"),
         (("rnn", "gru", "--text", ""), "the text is empty"),
         (("rnn", "gru", "--text", "a"), "at least 2 tokens: this has 1"),

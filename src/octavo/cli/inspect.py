@@ -105,7 +105,7 @@ def _print_tokens(seen: TextInspection) -> None:
         )
     else:
         views = ", ".join(view.title.lower() for view in spec_of(run.model).views_of(run.model)) or "no views"
-        note(f"a {name_of(run.model)} has no gates, attention or gradient flow; in the studio: {views}")
+        note(f"the model {name_of(run.model)} has no gates, attention or gradient flow; in the studio: {views}")
 
 
 def _print_surprisal(seen: TextInspection) -> None:

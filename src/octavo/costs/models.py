@@ -25,7 +25,7 @@ def cost_of_config(name: str, config: Any, vocab: Any, shape: Any) -> Cost:
     if type(config) is not spec.config:
         raise UserError(f"settings of {name} are a {spec.config.__name__}, not a {type(config).__name__}")
     if spec.fitting == "mixture":
-        raise UserError(f"a {name} costs what its parts do; give a trained one: octavo cost runs/{name}")
+        raise UserError(f"the model {name} costs what its parts do; give a trained one: octavo cost runs/{name}")
     if spec.cost is None:
         return cost_from_weights(on_meta(name, config, vocab), shape)
     return spec.cost(config, vocab, shape)

@@ -92,7 +92,9 @@ def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
         spec = spec_of(model)
         others = ", ".join(view.title.lower() for view in spec.views_of(model))
         elsewhere = f"the studio shows its {others}" if others else "its model declares no views"
-        raise UserError(f"{run.path or run.name}: a {spec.name} has no gates, attention or gradient flow; {elsewhere}")
+        raise UserError(
+            f"{run.path or run.name}: the model {spec.name} has no gates, attention or gradient flow; {elsewhere}"
+        )
     x_T = whole[: min(MAX_TOKENS, most_tokens(model))]
     tokens = (BEGIN, *(display_token(run.tokenizer, token) for token in x_T))
     flow = None
