@@ -736,7 +736,7 @@ def test_a_total_is_shared_by_the_neural_models() -> None:
     assert CompareConfig(total="10min", models=("gru", "gpt", "kn7")).each == "300s"
     assert CompareConfig(total="12ktokens", models=("gru", "gpt"), seeds=3).each == "2000tokens"
     assert CompareConfig().each == "60s"
-    assert CompareConfig(quick=True).seconds_each == 21
+    assert CompareConfig(quick=True).seconds_each == 14
 
 
 def test_a_short_budget_is_spent_on_few_evaluations_and_small_steps() -> None:

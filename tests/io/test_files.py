@@ -239,6 +239,15 @@ def test_a_folder_being_written_is_locked_against_the_sweep(tmp_path: Path) -> N
     assert sorted(os.listdir(tmp_path)) == ["file", "run"]
 
 
+def test_a_folder_that_appears_before_the_rename_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "run", "of another writer")
+    monkeypatch.setattr(Path, "exists", lambda path, **_: False)  # what a writer saw a moment before
+    fill(tmp_path / "run", "ours")
+    monkeypatch.undo()
+    assert (tmp_path / "run" / "a.txt").read_text() == "ours"
+    assert os.listdir(tmp_path) == ["run"]
+
+
 def test_many_writers_of_one_name_never_sweep_each_others_parts(tmp_path: Path) -> None:
     def work(number: int) -> None:
         for turn in range(40):

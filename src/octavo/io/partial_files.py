@@ -7,6 +7,7 @@ gets the lock of a part, knows that the part's maker has died: nothing is judged
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -93,8 +94,12 @@ class TemporaryFolder:
 def replace_folder(part: Path, target: Path) -> None:
     """Rename a part to its own name; the folder that stood there is deleted last."""
     if not target.exists():
-        os.rename(part, target)
-        return
+        try:
+            os.rename(part, target)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # these: another writer was there first
+                raise
     if system.exchange(part, target):
         shutil.rmtree(part, ignore_errors=True)
         return
