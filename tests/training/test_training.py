@@ -34,7 +34,7 @@ from octavo.training.loop import BAD_STEPS, Loop
 from octavo.training.loop_config import LoopConfig
 from octavo.training.metrics_log import Log, read_rows, worth_logging
 from octavo.training.optimizer import OptimizerConfig, Optimizers, StackedMuon, gradient_norm, parameter_groups
-from octavo.training.precision import Recorded
+from octavo.training.precision import Recorded, as_function, shared_leaves
 from octavo.training.schedule import Budget, learning_rate_factor
 from octavo.training.signals import Stopping
 
@@ -724,6 +724,24 @@ def recorded_and_plain(device: str, **settings: Any) -> list[list[Tensor]]:
 def test_where_there_is_no_gpu_nothing_is_recorded() -> None:
     for ours, plain in zip(*recorded_and_plain("cpu"), strict=True):
         assert torch.equal(ours, plain)
+
+
+def test_a_recording_computes_the_same_without_tying_the_weights_to_its_stream() -> None:
+    model = GPT(GPTConfig(width=32, layers=2, heads=2, context=8), 20).double()
+    model.initialise(seeded_generator(0))
+    objective, state = NextToken(model), model.start(3)
+    x_BT = torch.randint(0, 19, (3, 9), generator=seeded_generator(1))
+    nats, after = objective(state, x_BT)
+    nats.backward()
+    leaves = shared_leaves(objective.parameters())
+    recorded_nats, *recorded_after = as_function(objective, state)(*tensors_of(state), x_BT, *leaves)
+    grads = torch.autograd.grad(recorded_nats, leaves)
+    for ours, plain in zip([recorded_nats, *recorded_after], [nats, *tensors_of(after)], strict=True):
+        assert torch.equal(ours, plain)
+    for ours, weight, leaf in zip(grads, objective.parameters(), leaves, strict=True):
+        assert torch.equal(ours, weight.grad)
+        assert leaf.data_ptr() == weight.data_ptr()  # what the optimizer changes is what is played back
+        assert leaf is not weight
 
 
 @pytest.mark.gpu

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from octavo.core import state_from, tensors_of
 from octavo.costs.roofline import matmul_rate
@@ -97,33 +98,43 @@ class Recorded(nn.Module):
     def __init__(self, plain: nn.Module) -> None:
         super().__init__()
         self.plain = plain
-        self.by_shape: dict[tuple[Any, ...], list[nn.Module]] = {}  # in lists: they hold the weights of `plain`
+        self.by_shape: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def forward(self, state: Any, x_BT: Tensor) -> Any:
         if not (torch.is_grad_enabled() and x_BT.is_cuda):
             return self.plain(state, x_BT)
-        tensors = (*tensors_of(state), x_BT)
+        tensors, weights = (*tensors_of(state), x_BT), tuple(self.plain.parameters())
         shapes = tuple((tuple(t.shape), t.dtype) for t in tensors)
         if shapes not in self.by_shape:
-            flat = Flat(self.plain, state)
-            torch.cuda.make_graphed_callables(flat, tuple(t.detach().clone() for t in tensors), allow_unused_input=True)
-            self.by_shape[shapes] = [flat]
-        nats, *after = self.by_shape[shapes][0](*tensors)
-        # Copies, because the next one overwrites what a recording gives; and a state with a history would keep alive
-        # what ties the weights to this stream, where the next recording could not reach them.
+            samples = (*(t.detach().clone() for t in tensors), *shared_leaves(weights))
+            flat = as_function(self.plain, state)
+            self.by_shape[shapes] = torch.cuda.make_graphed_callables(flat, samples, allow_unused_input=True)
+        nats, *after = self.by_shape[shapes](*tensors, *weights)
+        # Copies, because the next one overwrites what a recording gives.
         return nats.clone(), state_from(state, [t.detach().clone() for t in after])
 
 
-class Flat(nn.Module):
-    """An objective that takes and gives its state as tensors, which is all that a recording knows."""
+def as_function(plain: nn.Module, like: Any) -> Callable[..., tuple[Tensor, ...]]:
+    """An objective as a function of the state's tensors, the batch and the weights: all that a recording knows."""
+    names = [name for name, _ in plain.named_parameters()]
 
-    def __init__(self, plain: nn.Module, like: Any) -> None:
-        super().__init__()
-        self.plain, self.like = plain, like
-
-    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        nats, after = self.plain(state_from(self.like, tensors[:-1]), tensors[-1])
+    def flat(*inputs: Tensor) -> tuple[Tensor, ...]:
+        count = len(inputs) - len(names)
+        state, x_BT = state_from(like, inputs[: count - 1]), inputs[count - 1]
+        weights = dict(zip(names, inputs[count:], strict=True))
+        nats, after = functional_call(plain, weights, (state, x_BT))
         return nats, *tensors_of(after)
+
+    return flat
+
+
+def shared_leaves(weights: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Leaves of their own in the weights' memory, to record with.
+
+    A recording keeps its graph, whose leaves accumulate gradients on the stream of the recording. Were they the weights
+    themselves, every later backward pass would have to wait for that stream, and PyTorch warns of it.
+    """
+    return tuple(weight.detach().requires_grad_(weight.requires_grad) for weight in weights)
 
 
 def has_bfloat16(device: torch.device) -> bool:
