@@ -6,6 +6,12 @@ command goes on where it was stopped, and --only adds models one by one; a stopp
 
 python benchmarks/bench_models.py shakespeare --out every --budget 3min --threads 2     (four hours)
 python benchmarks/bench_models.py shakespeare --out every --budget 3min --threads 2 --only gru mamba2
+python benchmarks/bench_models.py shakespeare --out steps --budget 3min --threads 2 --in-steps
+
+With --in-steps each network's step is timed first, on an idle machine (a few minutes), and its trainings then take as
+many steps as the budget has room for, evaluations included, however busy the machine is meanwhile: the same command
+in two shells, each with some models, trains two at a time.
+
 python benchmarks/bench_models.py --decoding                      (tokens a second, 1k to 64k tokens into a sequence)
 """
 
@@ -14,6 +20,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import statistics
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +33,7 @@ import octavo
 from measure import median_spread, parser, print_header, print_machine, print_row, rates, time_rounds
 from octavo.core import LanguageModel, seeded_generator, tensors_of
 from octavo.experiments.compare.config import Candidate, candidates
+from octavo.experiments.compare.measure import score_run
 from octavo.experiments.compare.outcomes import key_of
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, CompareRow
 from octavo.experiments.runner import CELLS
@@ -34,6 +43,8 @@ from octavo.text import tokenize
 from octavo.training.schedule import Budget
 
 STATE_BYTES = 4096  # of the held-out text, after which a state is measured
+TIMED_STEPS, WARM_UP = 16, 3
+EVALUATED = 0.055  # of the budget goes into evaluations on validation chunks
 COLUMNS = ("bits/byte", "parameters", "training, tokens/s", "reading, tokens/s", "writing, tokens/s", "state, bytes")
 DECODED = ("gpt", "gru", "mingru", "lru", "rglru", "linear", "retention", "gla", "mamba2", "mlstm", "deltanet",
            "gated-deltanet")  # fmt: skip
@@ -50,6 +61,7 @@ def main() -> None:
     arguments.add_argument("--budget", default="3min", help="of each network and seed")
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--in-steps", action="store_true", help="train the steps that the budget has room for")
     arguments.add_argument("--only", nargs="+", metavar="MODEL", help="names as octavo compare takes them")
     arguments.add_argument("--decoding", action="store_true", help="speed with random weights, after 1k to 64k tokens")
     arguments.add_argument("--contexts", type=int, nargs="+", default=CONTEXTS, help="tokens, with --decoding")
@@ -60,6 +72,8 @@ def main() -> None:
         decode(args.only or DECODED, sorted(args.contexts))
     elif args.text is None:
         arguments.error("name a text, or give --decoding")
+    elif args.in_steps:
+        compare_in_steps(args)
     else:
         compare_models(args)
 
@@ -70,13 +84,7 @@ def main() -> None:
 def compare_models(args: argparse.Namespace) -> None:
     """A row for each model, as soon as its seeds are done; mixtures last, because they are made of the others."""
     budget = Budget.parse(args.budget)
-    every = candidates(budget.amount if budget.kind == "seconds" else None)
-    chosen = [
-        one for one in every.values()
-        if (one.name in args.only if args.only else one.family != COMPRESSOR and not one.variant_of)
-    ]  # fmt: skip
-    if unknown := sorted({*(args.only or ())} - {one.name for one in chosen}):
-        raise SystemExit(f"there is no model {', '.join(unknown)}; names are {', '.join(every)}")
+    chosen = chosen_candidates(args, budget)
     print(f"{args.text}, {args.budget} for each network, {args.seeds} seeds: median (spread)\n")
     print_header("model", *COLUMNS)
     single = [one.name for one in chosen if one.family != MIXTURE]
@@ -85,6 +93,63 @@ def compare_models(args: argparse.Namespace) -> None:
         found = octavo.compare(args.text, models=models, out=args.out, budget=args.budget, seeds=args.seeds,
                                prove=False)  # fmt: skip
         print_model(args, one, found[one.name])
+
+
+def chosen_candidates(args: argparse.Namespace, budget: Budget) -> list[Candidate]:
+    """Those that were named, or all but compressors and other tokenizers."""
+    every = candidates(budget.amount if budget.kind == "seconds" else None)
+    chosen = [
+        one for one in every.values()
+        if (one.name in args.only if args.only else one.family != COMPRESSOR and not one.variant_of)
+    ]  # fmt: skip
+    if unknown := sorted({*(args.only or ())} - {one.name for one in chosen}):
+        raise SystemExit(f"there is no model {', '.join(unknown)}; names are {', '.join(every)}")
+    return chosen
+
+
+def compare_in_steps(args: argparse.Namespace) -> None:
+    """A row for each network, trained for the steps that it would do in the budget on an idle machine."""
+    chosen = [one for one in chosen_candidates(args, Budget.parse(args.budget)) if one.by_gradient]
+    steps = {one.name: steps_within(args, one) for one in chosen}  # all of them timed before anything is trained
+    print(f"{args.text}, the steps that {args.budget} have room for, {args.seeds} seeds: median (spread)\n")
+    print_header("model", "steps", *COLUMNS[:2], "training, tokens/s", "state, bytes")
+    for one in chosen:
+        runs = [trained(args, one, steps[one.name]["steps"], seed) for seed in range(args.seeds)]
+        bits = [score_run(run, held_out(run)[1], "held out")[0].bits_per_byte for run in runs]
+        parameters = sum(weight.numel() for weight in runs[0].model.parameters())
+        print_row(one.name, f"{steps[one.name]['steps']:,}", median_spread(bits, 4), f"{parameters:,}",
+                  f"{steps[one.name]['tokens_per_second']:,.0f}", f"{state_bytes(runs[0]):,}")  # fmt: skip
+
+
+def steps_within(args: argparse.Namespace, candidate: Candidate) -> dict[str, float]:
+    """How many steps the budget has room for, as it was timed when the folder was begun."""
+    path = args.out / f"{candidate.name}-steps.json"
+    if path.is_file():
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        octavo.train(candidate.model, args.text, budget=f"{TIMED_STEPS}steps", out=out, measure=False,
+                     **{**candidate.settings, "evaluations": 1})  # fmt: skip
+        lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [row for row in map(json.loads, lines) if "loss" in row][WARM_UP:]
+    seconds = statistics.median(after["seconds"] - before["seconds"] for before, after in itertools.pairwise(rows))
+    timed = {
+        "steps": int(Budget.parse(args.budget).amount * (1 - EVALUATED) / seconds),
+        "tokens_per_second": (rows[1]["tokens"] - rows[0]["tokens"]) / seconds,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(timed), encoding="utf-8")
+    return timed
+
+
+def trained(args: argparse.Namespace, candidate: Candidate, steps: float, seed: int) -> Any:
+    """One seed's run, trained now or by an earlier command."""
+    out = args.out / f"{candidate.name}-{seed}"
+    if (out / "model.safetensors").is_file():
+        run = octavo.load(out)
+        return run if run.record["training"]["finished"] else octavo.resume(out, measure=False)
+    return octavo.train(candidate.model, args.text, budget=f"{steps:.0f}steps", out=out, seed=seed, measure=False,
+                        **candidate.settings)  # fmt: skip
 
 
 def print_model(args: argparse.Namespace, candidate: Candidate, row: CompareRow) -> None:
