@@ -186,7 +186,7 @@ GLA = Exercise(
              "Below which G does `exp(-G)` overflow in single precision, where the largest number is about "
              "`3.4028*10^38`{largest}?", Number("-88.7228", digits=4), "numeric",
              lambda: Finding(-bisect(lambda x: not is_finite(x), 0.0, 200.0), "bisection with single precision"),
-             why="`log(3.4028*10^38) = 88.72`: the natural logarithm.",
+             why="`-G` must be at most the natural logarithm of that number, 88.72{limit}.",
              where={"largest": torch.finfo(torch.float32).max},
              wrong={"took the logarithm to base ten": ("-38.53", lambda: -round(math.log10(3.4028e38), 2)),
                     "took the logarithm to base two": (-128, lambda: -math.log2(2**128))}),

@@ -233,7 +233,8 @@ MLSTM_GATES = Exercise(
                     "gave every value the same weight": ("1/(n + 1)", lambda n: 1 / (mpmath.mpf(n) + 1))}),
         Part("m", "Three tokens have y = 2{y1}, 5{y2}, 1{y3}, and the logarithms of their forget gates are minus "
              "1{f1}, minus 2{f2} and minus 1{f1}. What is m after the last?", Number(4, rel=0), "exact", last_m,
-             why="`max(-1 + 0, 2) = 2`, then `max(-2 + 2, 5) = 5`, then `max(-1 + 5, 1) = 4`.",
+             why="It is 2{m1} after the first and 5{m2} after the second, whose y are larger than what is left of "
+             "the m before. Then what is left, `5 - 1 = 4`, is larger than y.",
              wrong={"kept the largest y": (5, lambda: max(LOG_I)),
                     "took the last token alone": (1, lambda: own_gates([*LOG_I], [*LOG_F])[-1])}),
         Part("function", "Write a function that returns m after each token, from the lists of all y and of the "
