@@ -23,12 +23,13 @@ TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOP
     "Copy and average": ("copying", "noisy_keys", "query_design", "key_value_lookup", "synthesizer"),
     "Positions": ("positions", "position_maps", "head_patterns"),
     "Efficient attention": (
-        "attention_cost", "linear_attention", "matrix_state", "feature_products", "encoder_decoder",
-        "attention_products", "latent_cache", "expert_routing",
+        "attention_cost", "linear_attention", "matrix_state", "retention", "channel_decay", "state_space_duality",
+        "gated_delta", "matrix_lstm", "feature_products", "encoder_decoder", "attention_products", "latent_cache",
+        "expert_routing",
     ),
     "Recurrent networks": (
         "sigmoid", "gates", "gru_conventions", "lstm_gradients", "vanishing_gradients", "gradient_paths",
-        "linear_recurrence",
+        "linear_recurrence", "minimal_lstm", "complex_recurrence", "retained_share",
     ),
     "Language models": (
         "ngrams", "ngram_sequences", "partial_matching", "context_weighting", "forward_algorithm", "linear_chain",
