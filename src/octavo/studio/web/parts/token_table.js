@@ -31,7 +31,7 @@ export async function tableView(place, page, signal) {
   const names = data.parts.length ? data.parts : data.legend;
   const placeOf = (k) => (data.parts.length ? k : k / Math.max(1, names.length - 1));
   replace(place, [
-    h("p", { class: "quiet" }, data.intro),
+    h("p", { class: "quiet" }, `${data.intro} Choose a token.`),
     names.length > 0 && h("ul", { class: "legend" }, names.map((name, k) => h("li", { style: colour(placeOf(k)) }, name))),
     row,
     data.truncated && h("p", { class: "quiet" }, `Only the first ${data.tokens.length} tokens are read.`),
