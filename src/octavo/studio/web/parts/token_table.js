@@ -2,18 +2,12 @@
 
 import { post } from "/web/api.js";
 import { h, replace } from "/web/dom.js";
-import { heat } from "/web/parts/colours.js";
+import { TINTS, heat, tint } from "/web/parts/colours.js";
 import { columns, plainTable, scrolled } from "/web/parts/table.js";
 import { tokenRow } from "/web/parts/token_picker.js";
 
-const TINTS = ["--series0", "--series1", "--series2", "--series3", "--series4", "--series5"];
-const SHARES = [30, 48, 14]; // per cent of the colour: of the first parts, of the next ones
 const TOTALS = ["p", "mixture"]; // names of the row that says what the others come to
 
-const tint = (part) => {
-  const share = SHARES[Math.floor(part / TINTS.length) % SHARES.length];
-  return { background: `color-mix(in srgb, var(${TINTS[part % TINTS.length]}) ${share}%, var(--paper))` };
-};
 const shade = (share) => ({ background: heat(share) });
 
 export async function tableView(place, page, signal) {
