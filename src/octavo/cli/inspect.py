@@ -186,6 +186,8 @@ def _print_adaptation(one: Inspection, name: str) -> None:
     print(f"{name} learns while it reads: the text read twice in a row")
     print_table(*readings_table(one.adaptation))
     print(f"policy: {one.adaptation.policy}")
+    if one.adaptation.too_short:
+        note(one.adaptation.too_short)
     summary = summary_table(one.experts) if one.experts else None
     if summary:
         print(f"\n{summary.caption}")
