@@ -51,6 +51,8 @@ MADE: dict[str, str] = {  # {t}: where the texts lie
     "weighing": "train mix {t}/text.txt --adaptive --parts {r}/counting {r}/gru",
     "moods": "classify train linear {t}/moods.tsv",
     "averaged": "classify train dan {t}/moods.tsv --epochs 2",
+    "tags": "tag train tagger {t}/tags.tsv --width 8 --epochs 2 --device cpu",
+    "single": "tag train tagger {t}/tags.tsv --width 8 --epochs 2 --no-crf --device cpu",
     "stripes": f"train vit {{t}}/stripes {SIGHT}",
     "stripes2": f"train davit {{t}}/stripes {SIGHT}",
     "reverse": "train seq2seq {t}/words.tsv --width 16 --layers 1 --heads 2 --size 300 --budget 20steps --checks 1 "

@@ -16,7 +16,8 @@ from octavo.models import MODELS
 from octavo.models.spec import ModelSpec
 
 VOCAB = 257  # bytes, and the token that begins a text
-CLASSIFIERS = {"linear-classifier": "linear", "dan": "dan", "head": "head"}  # as `octavo classify train` names them
+# As `octavo classify train` names them.
+CLASSIFIERS = {"linear-classifier": "linear", "dan": "dan", "sequence-classifier": "sequence", "head": "head"}
 FITTING = {"gradient": "trained step by step", "counts": "fitted to counts", "mixture": "made of trained models"}
 
 

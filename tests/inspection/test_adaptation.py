@@ -304,6 +304,26 @@ def test_the_verb_shows_both_readings(inspect: Verb, runs: Path, tmp_path: Path)
     assert "--adaptive" in page.verbatim[-1]
 
 
+def test_of_a_text_shorter_than_a_segment_it_says_that_nothing_was_learnt(
+    inspect: Verb, runs: Path, tmp_path: Path
+) -> None:
+    words = (str(runs / "gru"), "--adaptive", "--adaptive-segment", "16", "--adaptive-learning-rate", "0.5", "--text")
+    code, out, err = inspect(*words, TEXT[:15], "--out", str(tmp_path / "short.html"))
+    assert code == 0
+    assert "nothing learnt" in out
+    assert "The text has 15 tokens, fewer than the 16 of a segment, so nothing was learnt" in err
+    assert "fewer than the 16 of a segment" in Page((tmp_path / "short.html").read_text()).text
+    record = json.loads(inspect(*words, TEXT[:15], "--json")[1])["runs"][0]["adaptation"]
+    learning, fixed = record["readings"]
+    assert learning["first"] == pytest.approx(fixed["first"])  # indeed nothing
+    code, out, err = inspect(*words, TEXT[:16])
+    assert (code, "nothing learnt" in out, err) == (0, False, "")
+    record = json.loads(inspect(*words, TEXT[:16], "--json")[1])["runs"][0]["adaptation"]
+    learning, fixed = record["readings"]
+    assert learning["first"] == pytest.approx(fixed["first"])
+    assert learning["second"] != pytest.approx(fixed["second"])  # learnt when the second reading begins
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -461,8 +461,7 @@ def test_a_long_text_is_cut_and_that_is_said(octavo: Callable[..., Any]) -> None
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("bag", "rnn", "--text", "abc"), "bag: the model bag has no gates, attention or gradient flow"),
-        (("bag", "--text", "abc", "--out", "x.html"), "the studio shows its unigram"),
+        (("bag", "--text", "abc", "--back", "2"), "the model bag has no gradient flow to follow: back=2; leave it out"),
         (("rnn", "gru", "--text", ""), "the text is empty"),
         (("rnn", "gru", "--text", "a"), "at least 2 tokens: this has 1"),
         (("rnn", "--text", "abc", "--back", "3"), "back=3, tokens=3; try --back 1"),
@@ -487,4 +486,4 @@ def test_too_short_a_text_still_shows_its_tokens(octavo: Callable[..., Any], sai
     code, out, err = octavo("rnn", "--text", said)
     assert code == 0
     assert f"bits for {tokens} bytes" in out
-    assert err == f"gates, attention and gradients need a text of at least 2 tokens: this has {tokens}\n"
+    assert err == f"the model's views need a text of at least 2 tokens: this has {tokens}\n"

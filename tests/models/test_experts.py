@@ -146,10 +146,12 @@ def test_inspect_tells_the_load_of_each_expert() -> None:
     run = Run(untrained(257), Byte())
     assert has_inspection(run)
     found = inspect_run(run, "to be or not to be, that is")
-    assert found.summary is not None
-    assert [row[0] for row in found.summary.rows] == ["1", "2", "3", "4"]
+    ((view, table),) = found.tables
+    assert view.name == "routing"
+    assert table.summary is not None
+    assert [row[0] for row in table.summary.rows] == ["1", "2", "3", "4"]
     seen = octavo.inspect(run, "to be or not to be, that is")
-    assert seen.to_json()["runs"][0]["summary"]["titles"] == ["expert", "layer 1", "layer 2"]
+    assert seen.to_json()["runs"][0]["tables"][0]["summary"]["titles"] == ["expert", "layer 1", "layer 2"]
     assert "load of each expert" in seen._repr_html_()
 
 

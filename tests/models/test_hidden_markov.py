@@ -102,7 +102,13 @@ def test_the_viterbi_view_shows_the_path_and_each_states_probability() -> None:
         assert detail.title.startswith(f"hidden state {state},")
         assert table.parts[int(detail.shade)] == f"state {state}"
         assert sum(detail.shares) == pytest.approx(1.0, abs=0.2)
-    assert f"2^{logp / math.log(2):.1f}" in table.outro
+    log_text = float(model.score(torch.tensor([x_N]))[0].sum())
+    assert table.summary is not None
+    joint, whole, given = (row[1] for row in table.summary.rows)
+    assert joint == f"{-logp / math.log(2):.1f} bits"
+    assert whole == f"{-log_text / math.log(2):.1f} bits"
+    share = float(given.rstrip("%")) / (100 if "%" in given else 1)
+    assert share == pytest.approx(math.exp(logp - log_text), rel=0.06)
 
 
 def test_a_page_shows_what_each_state_emits() -> None:

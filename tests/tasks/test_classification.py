@@ -79,6 +79,10 @@ RECIPES = {
     "dan with n-grams": TASK.recipe(
         "dan", {"width": 16, "hidden": 16, "ngrams": 2, "buckets": 64, **SMALL}, device="cpu"
     ),
+    "sequence": TASK.recipe("sequence", {"width": 8, **SMALL}, device="cpu"),
+    "sequence of transformer, mean": TASK.recipe(
+        "sequence", {"width": 8, "encoder": "transformer", "heads": 2, "pooling": "mean", **SMALL}, device="cpu"
+    ),
     "head": TASK.recipe("head", {"hidden": 16, **SMALL}, device="cpu"),
 }
 
@@ -259,9 +263,9 @@ def test_the_average_is_the_mean_of_the_vectors_and_training_drops_words() -> No
     bags = Bags(torch.tensor([1, 2, 2, 4]), torch.tensor([0, 3, 3, 4]))
     v = dan.vectors_VD.detach()
     wanted = torch.stack([(v[1] + 2 * v[2]) / 3, torch.zeros(3), v[4]])
-    assert torch.allclose(dan.eval().average(bags), wanted)
+    assert torch.allclose(dan.eval().text_vectors(bags), wanted)
     torch.manual_seed(1)
-    dropped = torch.stack([dan.train().average(bags)[0].detach() for _ in range(300)])
+    dropped = torch.stack([dan.train().text_vectors(bags)[0].detach() for _ in range(300)])
     possible = [v[1], v[2], (v[1] + v[2]) / 2, wanted[0], torch.zeros(3)]
     assert all(any(torch.allclose(one, p, atol=1e-6) for p in possible) for one in dropped)
     assert len({tuple(one.tolist()) for one in dropped}) >= 4
@@ -299,7 +303,7 @@ def test_a_model_of_pairs_is_not_called_blind_to_order() -> None:
     assert "order counts" in found.verdict()
 
 
-@pytest.mark.parametrize("name", ["linear", "dan", "head"])
+@pytest.mark.parametrize("name", ["linear", "dan", "sequence", "head"])
 def test_the_nearest_training_example_to_a_training_example_is_itself(name: str) -> None:
     data = made_up(60)
     made = fitted(name, data)

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Device, InFile, MaybeNewPath, run_action, run_command
+from octavo.cli.flags import Device, InFile, MaybeNewPath, run_action
 from octavo.cli.output import Output, note, print_json, print_table, write_page
-from octavo.cli.train import train_command
+from octavo.cli.train import run_training
 from octavo.datasets.labels import Labelled, LabelledConfig, read_texts
 from octavo.errors import UserError, did_you_mean
 from octavo.tasks.classification import TASK, held_out_examples
@@ -30,6 +30,7 @@ Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
 MODELS = {
     "linear": "a weight for every word and pair of words: trained in a second, hard to beat",
     "dan": "a deep averaging network: the mean of word vectors, and layers above it",
+    "sequence": "a GRU, LSTM or transformer that reads the words in order, from both ends",
     "head": "layers on another model's vectors: --base RUN, a language model or a BERT",
 }
 SHOWN_CLASSES = 12  # whose confusion is printed
@@ -51,17 +52,18 @@ example: octavo classify train dan sentence-polarity --vectors glove-6b-50d --ou
 
 def run_classify(argv: list[str]) -> None:
     """The action comes first, and in training the model: its config decides the other flags."""
-    usage = USAGE + "".join(f"  {name:<8}{about}\n" for name, about in MODELS.items()) + EXAMPLES
+    usage = USAGE + "".join(f"  {name:<10}{about}\n" for name, about in MODELS.items()) + EXAMPLES
     if argv[:1] != ["train"]:
         run_action("classify", usage, ACTIONS, argv)
         return
     if len(argv) == 1 or argv[1] in ("-h", "--help"):
         print(usage, end="")
         return
-    if argv[1] not in MODELS:
+    name = argv[1].removesuffix("-classifier")
+    if name not in MODELS:
         advice = did_you_mean(argv[1], MODELS, f"classifiers are {', '.join(models_of(TASK.name))}")
         raise UserError(f"there is no classifier {argv[1]!r}; {advice}")
-    run_command(train_command(TASK, argv[1]), f"octavo classify train {argv[1]}", argv[2:])
+    run_training(TASK, name, f"octavo classify train {name}", argv[2:])
 
 
 def print_result(result: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ from octavo.tasks.model_cost import (
 EXAMPLES = {
     "language": "--vocab 257 --gpu h200", "images": "--image 28x28 --attention local --gpu h200",
     "translation": "--source 24 --target 24 --languages 2 --gpu h200", "masked": "--like bert-large",
-    "tagging": "--encoder lstm --tags 17",
+    "tagging": "--encoder lstm --tags 17", "classification": "--width 100 --words 20000",
 }  # fmt: skip
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
@@ -44,7 +44,7 @@ USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octav
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
 models: {", ".join(names())};
-        {", ".join(OTHER_TASKS)} (images, translation, masked words, tagging)
+        {", ".join(OTHER_TASKS)} (images, translation, masked words, tagging, classification)
 
 example: octavo cost gpt --width 768 --layers 12 --heads 12 --context 1024 --vocab 50257 --batch 8 --gpu h200"""
 

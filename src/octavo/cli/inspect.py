@@ -22,12 +22,12 @@ from octavo.inspection.api import (
 )
 from octavo.inspection.attention_maps import in_words as heads_in_words
 from octavo.inspection.attention_page import depth_table, heads_table
-from octavo.inspection.gradient_flow import SHORTEST
-from octavo.inspection.inspection import Inspection, has_inspection, inspect_run
+from octavo.inspection.inspection import Inspection, has_inspection, inspect_run, shortest_text
 from octavo.inspection.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
 from octavo.inspection.surprisal import Surprise
+from octavo.inspection.table_page import token_lines
 from octavo.inspection.token_tables import summary_table
-from octavo.models import name_of, spec_of
+from octavo.models import name_of
 from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.device import VIEWS, place
 from octavo.tasks.run import load
@@ -43,10 +43,13 @@ def inspect(
 ) -> Output:  # fmt: skip
     """What a run is; with --text, the surprisal of each token, and the model's views: gates, attention, gradient flow.
 
-    Several runs are set side by side: their gates, or what their heads attend to and what each layer would predict
-    (the logit lens); and how much of the loss's gradient arrives t steps back. --out or --back ask for the same of one
-    run. With --json, attention maps are over the first 64 tokens. A model that learns while it reads, as a network does
-    with --adaptive, reads the text twice: each token's cost at both readings, beside that for fixed models.
+    An n-gram model shows its back-off path, a mixture its votes, a hidden Markov model its Viterbi path, a context tree
+    the lengths of context it weighs: a line a token, and all of it with --json or --out.
+
+    Several runs are set side by side: their gates, or what their heads attend to and what each layer would predict (the
+    logit lens); and how much of the loss's gradient arrives t steps back. --out or --back ask for the same of one run.
+    With --json, attention maps are over the first 64 tokens. A model that learns while it reads, as a network does with
+    --adaptive, reads the text twice: each token's cost at both readings, beside that for fixed models.
 
     Example: octavo inspect runs/kn7 --text "to be or not to be"
 
@@ -100,12 +103,14 @@ def _print_tokens(seen: TextInspection) -> None:
     elif run.model.adaptive:
         note("there is nothing to learn from: the text is empty")
     elif has_inspection(run):
-        note(
-            f"gates, attention and gradients need a text of at least {SHORTEST} tokens: this has {len(seen.surprisal)}"
-        )
+        shortest, read = shortest_text(run.model), len(seen.surprisal)
+        note(f"the model's views need a text of at least {_tokens(shortest)}: this has {read}")
     else:
-        views = ", ".join(view.title.lower() for view in spec_of(run.model).views_of(run.model)) or "no views"
-        note(f"the model {name_of(run.model)} has no gates, attention or gradient flow; in the studio: {views}")
+        note(f"the model {name_of(run.model)} declares no views")
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count} tokens"
 
 
 def _print_surprisal(seen: TextInspection) -> None:
@@ -147,10 +152,7 @@ def print_inspections(inspections: Sequence[Inspection]) -> None:
             print(f"gates of {name}, over {len(one.tokens):,} tokens, the begin token included")
             print_table(*gate_table(one), left=(1, 5))
             print()
-        if one.summary is not None:
-            print(f"{name}: {one.summary.caption}")
-            print_table(one.summary.titles, one.summary.rows)
-            print()
+        _print_tables(one, name)
     if any(one.rows for one in inspections):
         print(SATURATED + "\n")
     if any(one.flow for one in inspections):
@@ -162,6 +164,21 @@ def print_inspections(inspections: Sequence[Inspection]) -> None:
         note(f"only the first {shortest:,} tokens were read")
 
 
+def _print_tables(one: Inspection, name: str) -> None:
+    """A line for each token of each view that has a table for it, and what the view says of the whole text."""
+    for view, table in one.tables:
+        print(f"{view.title} of {name}")
+        print_table(*token_lines(one, view, table), left=(0, 1))
+        print()
+        summary = summary_table(table)
+        if summary:
+            print(summary.caption)
+            print_table(summary.titles, summary.rows)
+            print()
+    if any(detail.rows for _, table in one.tables for detail in table.details):
+        note("the table of each token is in --json, and on the page that --out writes")
+
+
 def _print_adaptation(one: Inspection, name: str) -> None:
     """The two readings of a model that learns while it reads, and of a mixture how its experts did."""
     if one.adaptation is None:
@@ -169,6 +186,8 @@ def _print_adaptation(one: Inspection, name: str) -> None:
     print(f"{name} learns while it reads: the text read twice in a row")
     print_table(*readings_table(one.adaptation))
     print(f"policy: {one.adaptation.policy}")
+    if one.adaptation.too_short:
+        note(one.adaptation.too_short)
     summary = summary_table(one.experts) if one.experts else None
     if summary:
         print(f"\n{summary.caption}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from octavo.cli.flags import NewPath, RunPath, Sources, command, run_command
+from octavo.cli.help import HELP_FLAGS
 from octavo.cli.output import Output, note
 from octavo.cli.verbs import TASK_VERBS, TaskVerbs, verb_function
 from octavo.config import DEVICE_NAMES
@@ -17,6 +19,8 @@ from octavo.models import MODELS, adaptive_variant, find_spec, parameter_count
 from octavo.tasks.engine_counting import EngineConfig
 from octavo.tasks.task import TASKS, Task, find_task, task_for
 from octavo.tasks.training_run import resume_run, train_run
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimizerConfig
 
 FACTS = "a gpt that learns facts from a text and answers questions; see also answer"
 ADAPTIVE = "--adaptive"
@@ -35,11 +39,48 @@ def run_train(argv: list[str]) -> None:
         return
     name, flags = argv[0], argv[1:]
     if ADAPTIVE in flags:
-        name, flags = adaptive_variant(name), [flag for flag in flags if flag != ADAPTIVE]
+        flags = [flag for flag in flags if flag != ADAPTIVE]
+        variant = adaptive_variant(name)
+        check_adaptive_flags(name, variant, flags)
+        name = variant
     if any(flag.partition("=")[0] == "--counts" for flag in flags):
         run_train_counts(name, flags)
         return
-    run_command(train_command(task_for(name), name), f"octavo train {name}", flags)
+    run_training(task_for(name), name, f"octavo train {name}", flags)
+
+
+def run_training(task: Task[Any, Any], name: str, prog: str, flags: Sequence[str]) -> None:
+    """Train the model with these flags; those of training step by step are refused where it is not trained so."""
+    if "loop" not in (usual := task.configs(name)[1]):
+        own = {flag for config in usual.values() for flag in config_flags(type(config))}
+        for flag in sorted(named_flags(flags) & {*config_flags(LoopConfig), *config_flags(OptimizerConfig)} - own):
+            raise UserError(
+                f"{flag} is for models that are trained step by step, and {name} is fitted in one go; leave it out, or "
+                f"see its own settings: {prog} --help"
+            )
+    run_command(train_command(task, name), prog, flags)
+
+
+def check_adaptive_flags(name: str, variant: str, flags: Sequence[str]) -> None:
+    """Refuse settings of the model that the one which goes on learning while it reads does not have."""
+    foreign = {*config_flags(find_spec(name).config)} - {*config_flags(find_spec(variant).config)}
+    for flag in sorted(named_flags(flags) & foreign):
+        raise UserError(
+            f"{name} with --adaptive is the model {variant}, which has no {flag}; leave {flag} out, or --adaptive"
+        )
+
+
+def config_flags(config: type) -> Iterator[str]:
+    """The flags of a config's settings."""
+    for setting in dataclasses.fields(config):
+        name = setting.name.replace("_", "-")
+        yield from (f"--{name}", f"--no-{name}")
+
+
+def named_flags(words: Sequence[str]) -> set[str]:
+    """The flags among the words of a command, unless it asks for help."""
+    found = {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
+    return set() if found & {*HELP_FLAGS} else found
 
 
 def run_train_counts(name: str, flags: list[str]) -> None:

@@ -32,7 +32,7 @@ from octavo.io.cooperative import Turn
 from octavo.io.progress import Advance
 from octavo.models import spec_of
 from octavo.models.adaptive_mix_views import unique
-from octavo.models.dynamic_evaluation import as_trained
+from octavo.models.dynamic_evaluation import as_trained, segment_of
 from octavo.models.mix import short_title
 from octavo.scoring.token_costs import checked_bits, token_bits
 
@@ -71,6 +71,18 @@ class Adaptation:
     """Whether the text was longer."""
     policy: str
     """How the model learns."""
+    segment: int = 1
+    """Tokens that it reads before it learns from them."""
+
+    @property
+    def too_short(self) -> str:
+        """Said of a text that ends before the first segment does, so that its first reading teaches nothing."""
+        if len(self.x_N) >= self.segment:
+            return ""
+        return (
+            f"The text has {len(self.x_N):,} tokens, fewer than the {self.segment:,} of a segment, so nothing was "
+            "learnt from the first reading; give a longer text, or a shorter segment with --adaptive-segment."
+        )
 
     @property
     def bytes(self) -> int:
@@ -172,14 +184,14 @@ def read_adaptation(
     learning = read_twice(model, x, turn, advance)
     return Adaptation(
         tuple(some), tuple(sizes[token] for token in some), learning, fixed_readings(model, x, turn),
-        len(x_N) > len(x), model.context_policy,
+        len(x_N) > len(x), model.context_policy, segment_of(model),
     )  # fmt: skip
 
 
 def adaptation_json(found: Adaptation) -> dict[str, Any]:
     """Of each model the cost of every token at both readings, the bits per byte of the whole text, and the curves."""
     return {
-        "truncated": found.truncated, "policy": found.policy, "bytes": list(found.sizes_N),
+        "truncated": found.truncated, "policy": found.policy, "segment": found.segment, "bytes": list(found.sizes_N),
         "readings": [
             {"name": one.name, "learns": one is found.learning, "first": one.first_N.tolist(),
              "second": one.second_N.tolist(), "bits_per_byte": [found.per_byte(bits) for bits in one.bits],

@@ -39,6 +39,7 @@ def adaptation_section(one: Inspection, name: str) -> Markup:
     return section(
         f"{name} learns while it reads", paragraph(WHAT_IS_LEARNT), paragraph(OF_PARTS) if one.experts else "",
         table(*readings_table(found), numeric=(1, 2, 3), row_headers=True),
+        paragraph(found.too_short) if found.too_short else "",
         paragraph(f"How it learns: {found.policy}.", quiet=True), _curve(found),
         experts_part(one.experts) if one.experts else "", _in_colours(one, found), _token_by_token(one, found),
         paragraph(limit_note(found), quiet=True) if found.truncated else "",
@@ -58,6 +59,8 @@ def readings_table(found: Adaptation) -> tuple[tuple[str, ...], list[tuple[str, 
 def _readings_row(found: Adaptation, one: TwoReadings) -> tuple[str, ...]:
     first, second = one.bits
     finite = math.isfinite(first) and math.isfinite(second)
+    if one is found.learning and found.too_short:
+        return one.name, in_digits(found.per_byte(first), 4), in_digits(found.per_byte(second), 4), "nothing learnt"
     saved = f"{round(1 - second / first, 3) + 0.0:.1%}" if finite and first > 0 else "–"  # + 0.0: no minus before 0
     return one.name, in_digits(found.per_byte(first), 4), in_digits(found.per_byte(second), 4), saved
 

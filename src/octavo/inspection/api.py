@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,15 @@ from octavo.errors import UserError
 from octavo.inspection.adaptation import adaptation_json
 from octavo.inspection.attention_maps import heads_of
 from octavo.inspection.doctor import Diagnosis, examine
-from octavo.inspection.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
-from octavo.inspection.inspection import Inspection, has_inspection, inspect_run
+from octavo.inspection.gradient_flow import Flow, Norms, in_words, rate
+from octavo.inspection.inspection import Inspection, has_inspection, inspect_run, shortest_text
 from octavo.inspection.page import gradient_flow_section, inside_section, labels, surprisal_section, theory
 from octavo.inspection.surprisal import Surprise, surprises
-from octavo.inspection.token_tables import part_summaries
+from octavo.inspection.token_tables import part_summaries, summary_table
 from octavo.io.files import thousands
 from octavo.io.run_folder import SAMPLES
 from octavo.models import name_of, parameter_count, spec_of
+from octavo.models.views import TokenTable, View
 from octavo.pages.sections import details, facts, notebook_view, paragraph
 from octavo.tasks.adaptive import adaptive_run
 from octavo.tasks.api import open_run
@@ -131,9 +132,10 @@ def inspect(
 
     Returns:
         Without a text, a description of the run. Of a language model with a text, the surprisal of each token and the
-        views of the model: gates, attention, logit lens, gradient flow; of one that learns while it reads, the cost of
-        the text at a first and at a second reading, and beside it that of fixed models. Of a classifier, what each word
-        contributed; of a translator, the alignment. Each is shown as HTML by a notebook and has `to_json()`.
+        views of the model: gates, attention, logit lens, gradient flow, back-off or Viterbi path; of one that learns
+        while it reads, the cost of the text at a first and at a second reading, and beside it that of fixed models. Of
+        a classifier, what each word contributed; of a translator, the alignment. Each is shown as HTML by a notebook
+        and has `to_json()`.
 
     Raises:
         UserError: The text is empty, or there is nothing to show of this run.
@@ -182,7 +184,7 @@ def inspect_text(runs: Sequence[Run], text: str, back: int | None = None) -> Tex
     data = apply(first.record.get("preprocess", ()), text.encode("utf-8", "surrogateescape"))
     alone = len(runs) == 1
     tokens = tuple(surprises(first.model, first.tokenizer, data)) if alone else ()
-    shortest = 1 if first.model.adaptive else SHORTEST
+    shortest = shortest_text(first.model)
     if alone and back is None and not (has_inspection(first) and len(tokens) >= shortest):
         return TextInspection(text, tuple(runs), tokens, len(data), ())
     return TextInspection(text, tuple(runs), tokens, len(data), tuple(inspect_run(run, text, back) for run in runs))
@@ -265,8 +267,8 @@ def _views_as_json(one: Inspection) -> dict[str, Any]:
         ]}  # fmt: skip
     if one.adaptation is not None:
         found["adaptation"] = plain_json(adaptation_json(one.adaptation))
-    if one.summary is not None:
-        found["summary"] = plain_json(one.summary)
+    if one.tables:
+        found["tables"] = plain_json([_table_as_json(view, table) for view, table in one.tables])
     if one.experts is not None:
         found["experts"] = {
             "parts": plain_json([{"name": part.name, "won": part.won, "bits_per_token": part.bits}
@@ -282,6 +284,18 @@ def _views_as_json(one: Inspection) -> dict[str, Any]:
             for layer in one.layers
         ]  # fmt: skip
     return found
+
+
+def _table_as_json(view: View, table: TokenTable) -> dict[str, Any]:
+    """What a view says of each token, and of the whole text."""
+    details = [
+        {"title": one.title, "rows": one.rows, "shares": one.shares, "notes": one.notes} for one in table.details
+    ]
+    summary = summary_table(table)
+    return {
+        "view": view.name, "title": view.title, "columns": table.columns, "details": details, "outro": table.outro,
+        "summary": asdict(summary) if summary else None,
+    }  # fmt: skip
 
 
 def _flow_as_json(flow: Flow | None) -> dict[str, Any]:

@@ -21,13 +21,13 @@ from octavo.errors import UserError
 from octavo.inspection.adaptation import MAX_TOKENS as ADAPTATION_TOKENS
 from octavo.inspection.adaptation import Adaptation, read_adaptation
 from octavo.inspection.attention_maps import Reads, attention_over, head_count, heads_of, in_words, most_tokens
-from octavo.inspection.gradient_flow import Flow, default_back, gradient_flow
+from octavo.inspection.gradient_flow import SHORTEST, Flow, default_back, gradient_flow
 from octavo.inspection.token_tables import token_table
 from octavo.inspection.views import find_view, layer_predictions, token_rows
 from octavo.io.cooperative import Turn, in_turns
 from octavo.io.progress import progress
 from octavo.models import spec_of
-from octavo.models.views import LayerPrediction, Table, TokenMaps, TokenRow, TokenTable, View
+from octavo.models.views import LayerPrediction, TokenMaps, TokenRow, TokenTable, View
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
@@ -37,7 +37,7 @@ from octavo.text.preprocess import apply
 from octavo.text.token_display import BEGIN, display_token
 
 MAX_TOKENS = 1000  # of a text that are read
-SHOWN_KINDS = ("token-rows", "token-maps", "layers", "curve")  # in tables and pages
+SHOWN_KINDS = ("token-rows", "token-maps", "token-table", "layers", "curve")  # in tables and pages
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Inspection:
     flow: Flow | None = None  # gradient flow
     adaptation: Adaptation | None = None  # of a model that learns while it reads: the text read twice
     experts: TokenTable | None = None  # of such a mixture: what each expert gives each token
-    summary: Table | None = None  # what a table of the tokens says of the whole text
+    tables: tuple[tuple[View, TokenTable], ...] = ()  # back-off path, Viterbi path, lengths of context, ...
 
     @property
     def name(self) -> str:
@@ -89,29 +89,36 @@ def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
     if model.adaptive:
         return _inspect_adaptive(run, whole, back)
     if not has_inspection(run):
-        spec = spec_of(model)
-        others = ", ".join(view.title.lower() for view in spec.views_of(model))
-        elsewhere = f"the studio shows its {others}" if others else "its model declares no views"
-        raise UserError(
-            f"{run.path or run.name}: the model {spec.name} has no gates, attention or gradient flow; {elsewhere}"
-        )
+        raise UserError(f"{run.path or run.name}: the model {spec_of(model).name} declares no views; leave it out")
+    if back is not None and not find_view(model, "curve"):
+        raise UserError(f"the model {spec_of(model).name} has no gradient flow to follow: back={back}; leave it out")
     x_T = whole[: min(MAX_TOKENS, most_tokens(model))]
     tokens = (BEGIN, *(display_token(run.tokenizer, token) for token in x_T))
     flow = None
     if find_view(model, "curve"):
         back = default_back(len(x_T)) if back is None else back
         flow = gradient_flow(model, x_T, back)
-    table = token_table(model, x_T, lambda token: display_token(run.tokenizer, token)) if _has_table(model) else None
     return Inspection(
         run, tokens, len(whole) > len(x_T), token_rows(model, x_T),
         attention_over(model, x_T) if find_view(model, "token-maps") else None,
         layer_predictions(model, x_T) if find_view(model, "layers") else (), flow,
-        summary=None if table is None else table.summary,
+        tables=_token_tables(run, x_T),
     )  # fmt: skip
 
 
-def _has_table(model: Any) -> bool:
-    return find_view(model, "token-table") is not None
+def _token_tables(run: Run, x_T: list[int]) -> tuple[tuple[View, TokenTable], ...]:
+    """Every view of the model that has a table for each token."""
+
+    def spell(token: int) -> str:
+        return BEGIN if token == run.model.begin else display_token(run.tokenizer, token)
+
+    views = [view for view in spec_of(run.model).views_of(run.model) if view.kind == "token-table"]
+    return tuple((view, token_table(run.model, x_T, spell, view=view)) for view in views)
+
+
+def shortest_text(model: Any) -> int:
+    """How many tokens a text needs for all views of a model: a gradient flows from one token to another."""
+    return SHORTEST if not model.adaptive and find_view(model, "curve") else 1
 
 
 def _inspect_adaptive(run: Run, whole: list[int], back: int | None) -> Inspection:
@@ -123,9 +130,8 @@ def _inspect_adaptive(run: Run, whole: list[int], back: int | None) -> Inspectio
     with progress(f"{run.name} reads twice", 2 * min(len(whole), ADAPTATION_TOKENS), "tokens") as advance:
         found = read_adaptation(run.model, whole, lambda token: len(sizes(token)), advance=advance)
     tokens = (BEGIN, *(display_token(run.tokenizer, token) for token in found.x_N))
-    experts = None
-    if spec_of(run.model).parts(run.model) and find_view(run.model, "token-table"):
-        experts = token_table(run.model, found.x_N, lambda token: display_token(run.tokenizer, token))
+    tables = _token_tables(run, list(found.x_N)) if spec_of(run.model).parts(run.model) else ()
+    experts = tables[0][1] if tables else None
     return Inspection(run, tokens, found.truncated, adaptation=found, experts=experts)
 
 

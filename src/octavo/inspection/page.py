@@ -13,6 +13,7 @@ from octavo.inspection.attention_page import attention_parts, logit_lens_part, t
 from octavo.inspection.gradient_flow import SCALES, Activation, Flow, Norms, in_words, orthogonal_flow, rate, relative
 from octavo.inspection.inspection import Inspection
 from octavo.inspection.surprisal import Surprise
+from octavo.inspection.table_page import token_table_part
 from octavo.models.views import OPEN, SHUT, TokenRow
 from octavo.pages.figures.charts import Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips
@@ -176,9 +177,7 @@ def inside_section(one: Inspection, name: str) -> Markup:
         parts += attention_parts(one, one.maps)
     if one.layers:
         parts.append(logit_lens_part(one))
-    if one.summary is not None:
-        rows = table(one.summary.titles, one.summary.rows, numeric=range(1, len(one.summary.titles)), row_headers=True)
-        parts.append(join(rows, paragraph(one.summary.caption, quiet=True)))
+    parts += [token_table_part(one, view, shown) for view, shown in one.tables]
     if len(parts) == 1:
         parts.append(paragraph("This model shows no gates, no attention and no layers."))
     return section(f"Inside {name}", *parts)

@@ -149,7 +149,7 @@ def backoff_table(spell: Spell, model: Any, x_N: Sequence[int], turn: Turn, view
     )  # fmt: skip
     note = BACKOFF_NOTE + ("" if path.counts_N2 is not None else " The model keeps no counts, only these.")
     return TokenTable(
-        "Colour: the longest context that a token was seen after in training. Choose a token.", BACKOFF_COLUMNS,
+        "Colour: the longest context that a token was seen after in training.", BACKOFF_COLUMNS,
         details, legend=tuple(_tokens(k) for k in range(order)), outro=note,
     )  # fmt: skip
 
@@ -198,7 +198,7 @@ def votes_table(model: Any, x_N: Sequence[int], turn: Turn, view: View) -> Token
         bits = tuple(-math.log2(each) if each > 0 else math.inf for each in (*part_p, p))
         details.append(TokenDetail(most, title, (*rows, ("p", "", "", _short(p))), (*shares, 0.0), notes, bits))
     return TokenTable(
-        "Colour: the part that gave most to the token's probability. Choose a token.",
+        "Colour: the part that gave most to the token's probability.",
         ("part", "its p", "weight", "gives to p"), tuple(details), parts=parts,
     )  # fmt: skip
 

@@ -34,6 +34,7 @@ from octavo.models import (
     rnn_attention,
     seq2seq,
     seq2seq_recurrent,
+    sequence_classifier,
     tagger,
     vit,
 )
@@ -56,7 +57,7 @@ SPECS = (
     linear_recurrent.MINLSTM_SPEC, linear_recurrent.LRU_SPEC, linear_recurrent.RGLRU_SPEC, hidden_markov.SPEC,
     baum_welch.SPEC, conv.SPEC, gpt.SPEC, *linear_attention.SPECS, mix.SPEC, adaptive_mix.SPEC, vit.VIT_SPEC,
     vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC, bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
-    tagger.SPEC,
+    sequence_classifier.SPEC, tagger.SPEC,
 )  # fmt: skip
 BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
 COUNTED = (NGram, AdaptiveNGram)  # which know the end of a line

@@ -76,7 +76,7 @@ def expert_table(model: AdaptiveMix, x_N: Sequence[int]) -> TokenTable:
     every = zip(costs.winner_N.tolist(), costs.bits_NI.tolist(), costs.bits_N.tolist(), strict=True)
     return TokenTable(
         "Colour: the expert that gave the token most, on its own; of several that gave it the same, the one with the "
-        "shortest context. Choose a token.",
+        "shortest context.",
         ("expert", "its p", "bits"), tuple(_detail(costs.names, *one) for one in every), parts=costs.names,
         outro="The mixture weighs logits, bit by bit, with those of its own contexts and of the longest match, so it "
         "can give a token more than any of its experts.",

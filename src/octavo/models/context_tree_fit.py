@@ -179,7 +179,7 @@ def _lengths(model: ContextTree, x_N: Sequence[int]) -> TokenTable:
         details.append(TokenDetail(mean / model.config.depth, f"{bits:.2f} bits, from {mean:.1f} tokens on average",
                                    rows, tuple(share_K)))  # fmt: skip
     return TokenTable(
-        "Colour: how many tokens of context the prediction came from. Choose a token.", ("context", "share"),
+        "Colour: how many tokens of context the prediction came from.", ("context", "share"),
         tuple(details), legend=tuple(str(k) for k in range(model.config.depth + 1)),
         outro="The share of a length is how probable it is, given the training text, that the context tree ends there.",
     )  # fmt: skip

@@ -5,7 +5,7 @@ N words of all texts, B texts, V rows of the table, D width of a vector, C class
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.config import Amount, Count, CountOrZero, Range, Share, Width, check_ranges
+from octavo.models.cost.parts import Cost, Part, Shape, linear
 from octavo.models.spec import ModelSpec
 from octavo.text.bag_of_ngrams import Bags
 
@@ -103,7 +104,7 @@ class Dan(nn.Module):
         nn.init.normal_(self.vectors_VD, std=0.1, generator=generator)
         self.head.initialise(generator)
 
-    def average(self, bags: Bags) -> Tensor:
+    def text_vectors(self, bags: Bags) -> Tensor:
         """x_BD: the mean of each text's vectors, in training without the words that are dropped."""
         if not (self.training and self.config.word_dropout):
             return F.embedding_bag(bags.ids_N, self.vectors_VD, bags.offsets_B1, mode="mean", include_last_offset=True)
@@ -117,7 +118,7 @@ class Dan(nn.Module):
         return sum_BD / count_B[:, None]
 
     def forward(self, bags: Bags) -> Tensor:
-        logits_BC: Tensor = self.head(self.average(bags))
+        logits_BC: Tensor = self.head(self.text_vectors(bags))
         return logits_BC
 
 
@@ -164,20 +165,40 @@ def lengths_scale(bags: Bags) -> Tensor:
     return bags.sizes.clamp(min=1).to(torch.float32).rsqrt()
 
 
-def grown(model: Dan, further_UD: Tensor) -> Dan:
+def grown(model: Any, further_UD: Tensor) -> Any:
     """The model with vectors for words that training has not seen behind those that it has."""
     whole_VD = torch.cat([model.vectors_VD.detach(), further_UD.to(model.vectors_VD)])
     width: Any = whole_VD.shape[1]
     with torch.device("meta"):
-        larger = Dan(model.config, len(whole_VD), width, model.head.out.out_features)
+        larger = type(model)(model.config, len(whole_VD), width, model.head.out.out_features)
     larger.load_state_dict(model.state_dict() | {"vectors_VD": whole_VD}, assign=True)
     return larger
+
+
+def classifier_cost(name: str, model: nn.Module, words: int, shape: Shape) -> Cost:
+    """Every matrix is one product with each word, those of the head one with each text; of the table of words, a word
+    reads a row."""
+    parts = []
+    for key, weight in model.named_parameters():
+        is_table = weight.dim() != 2 or key == "vectors_VD" or "kernel" in key
+        part = Part(key, weight.numel(), read=0 if key == "vectors_VD" else weight.numel())
+        tokens = shape.batch if key.startswith("head.") else shape.tokens
+        product = linear(key, tokens, [(weight.shape[0], weight.shape[-1])], muon=False)
+        parts.append(part if is_table else replace(product, matrices=product.parameters))
+    return Cost(name, words, shape, tuple(parts))
+
+
+def dan_cost(config: DanConfig, sizes: dict[str, int], shape: Shape) -> Cost:
+    rows = 1 + sizes["words"] + (config.buckets if config.ngrams > 1 else 0)
+    with torch.device("meta"):
+        model = Dan(config, rows, config.width, sizes["classes"])
+    return classifier_cost("dan", model, sizes["words"], shape)
 
 
 HEAD_EQUATION = "x ← max(0, W x + b), layer by layer\np(class | text) = softmax(V x + c)"
 DAN_SPEC = ModelSpec(
     "dan", "deep averaging network", "the average of a text's word vectors, then hidden layers", "classifier", Dan,
-    DanConfig, task="classification",
+    DanConfig, task="classification", cost=dan_cost,
     equation=f"x = mean of the vectors of the text's words\n{HEAD_EQUATION}",
 )  # fmt: skip
 LINEAR_SPEC = ModelSpec(

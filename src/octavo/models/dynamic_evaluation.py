@@ -217,6 +217,11 @@ def can_adapt(model: LanguageModel[Any]) -> bool:
     return not model.adaptive and spec_of(model).trained_by_gradient and dtypes in ({torch.float32}, {torch.float64})
 
 
+def segment_of(model: LanguageModel[Any]) -> int:
+    """Tokens that an adaptive model reads before it learns from them: a network a segment, any other each one."""
+    return model.adaptation.segment if isinstance(model, DynamicEvaluation) else 1
+
+
 def adapted(model: LanguageModel[Any], adaptation: AdaptiveConfig | None = None) -> LanguageModel[Any]:
     """The model as one that learns while it reads: a network by dynamic evaluation, any other if it was trained so."""
     from octavo.models import spec_of

@@ -39,7 +39,7 @@ def routing_table(model: Any, x_N: Sequence[int]) -> TokenTable:
     tints = min(X, TINTS)
     names = tuple(", ".join(str(e + 1) for e in range(tint, X, TINTS)) for tint in range(tints))
     return TokenTable(
-        "Colour: the expert of the last layer with the greatest weight for the token. Choose a token.",
+        "Colour: the expert of the last layer with the greatest weight for the token.",
         ("layer", "experts and their weights"), tuple(_detail(w_LX) for w_LX in w_NLX),
         parts=tuple(f"expert {name}" for name in names), summary=load_table(w_NLX),
     )  # fmt: skip

@@ -114,7 +114,7 @@ def hidden_markov_cost(name: str, config: Any, V: int, shape: Shape) -> Cost:
 def viterbi_table(model: HMM, x_N: Sequence[int]) -> TokenTable:
     """The most probable path of hidden states, beside how probable each state is given the whole text."""
     m = model.probabilities().double()
-    x_T = torch.tensor(list(x_N), dtype=torch.long)
+    x_T = torch.tensor(list(x_N), dtype=torch.long, device=m.start_S.device)
     path, logp = viterbi(m, x_T)
     p_TS = state_probabilities(m, x_T)
     used = path.unique(sorted=True).tolist()
@@ -131,10 +131,22 @@ def viterbi_table(model: HMM, x_N: Sequence[int]) -> TokenTable:
         for tint in range(min(TINTS, len(used)))
     )  # fmt: skip
     return TokenTable(
-        "Colour: the hidden state on the most probable path (Viterbi). Choose a token.",
+        "Colour: the hidden state on the most probable path (Viterbi).",
         ("hidden state", "probability", "on the path"), tuple(details), parts=parts,
-        outro=f"The path and the text together have a probability of 2^{logp / math.log(2):.1f}.",
+        summary=_path_summary(logp, float(model.score(x_T[None])[0].double().sum())),
     )  # fmt: skip
+
+
+def _path_summary(log_joint: float, log_text: float) -> Table:
+    """How probable the path is: with the text, and given it; and the text, over all paths."""
+    given = math.exp(min(0.0, log_joint - log_text))
+    rows = (
+        ("the path and the text together", f"{-log_joint / math.log(2):.1f} bits"),
+        ("the text, summed over all paths", f"{-log_text / math.log(2):.1f} bits"),
+        ("the path, given the text", f"{given:.1%}" if given >= 0.001 else f"{given:.1e}"),
+    )
+    return Table("How probable the most probable path is; b bits are a probability of 2 to the power of -b.",
+                 ("of", "probability"), rows)  # fmt: skip
 
 
 @torch.no_grad()

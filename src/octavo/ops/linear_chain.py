@@ -31,6 +31,8 @@ def is_token(lengths_B: Tensor, T: int) -> Tensor:
 
 def path_scores(chain: Chain, e_BTC: Tensor, y_BT: Tensor, lengths_B: Tensor) -> Tensor:
     """s_B of the given tags."""
+    if not e_BTC.shape[1]:
+        return e_BTC.new_zeros(len(e_BTC))
     mask_BT = is_token(lengths_B, e_BTC.shape[1])
     y_BT = torch.where(mask_BT, y_BT, 0)
     emission_BT = e_BTC.gather(2, y_BT[..., None])[..., 0]

@@ -51,7 +51,7 @@ def train(
     Args:
         model: The name of a model: bag, ngram, bigram, nnlm, rnn, gru, lstm, rnn-attention, mingru, minlstm,
             lru, rglru, conv, gpt, mix, ...; or of another task: bert, seq2seq, vit, linear-classifier,
-            dan, head, tagger, facts.
+            dan, sequence-classifier, head, tagger, facts.
         corpus: A file, a folder or a named source, or a list of them.
         out: The folder the run is saved to; without it the run is only in memory.
         parts: Of a mixture: the runs to mix, or their folders.

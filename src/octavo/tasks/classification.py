@@ -20,7 +20,7 @@ from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
 from octavo.io.run_folder import read_record
-from octavo.models.dan import Dan, Head, Linear, grown
+from octavo.models.dan import Head, Linear, grown
 from octavo.scoring.metrics import Classified, best_temperature, classified
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.device import pick_device
@@ -44,7 +44,7 @@ class ClassificationConfig(LabelledConfig):
     """The labelled texts, and how a classifier is made from them."""
 
     epochs: Annotated[int, Range(1, 1_000_000)] = 10
-    """dan, head: how often to read every text, where there is no other --budget."""
+    """dan, sequence, head: how often to read every text, where there is no other --budget."""
     balance: bool = False
     """Every class counts the same in training, however few examples it has."""
     calibrate: bool = True
@@ -68,7 +68,7 @@ class ClassificationData:
     held: Labelled | None = None
     take: Callable[[Tensor], Bags | Tensor] | None = None  # the inputs of some examples that are learnt from
     fitted: Labelled | None = None  # of which the weights are learnt
-    vectors: Vectors | None = None  # pretrained ones of a dan
+    vectors: Vectors | None = None  # pretrained ones of words
 
 
 class ClassificationTask(Task[Classifier, ClassificationData]):
@@ -136,7 +136,7 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
         _check_classes(data.learn)
         calibrate = _can_spare(recipe, data.learn)
         data.fitted, data.held = data.learn.last_tenth() if calibrate or recipe.loop.patience else (data.learn, None)
-        made = (_create_head if recipe.model == "head" else _create_dan)(recipe, data, data.fitted)
+        made = (_create_head if recipe.model == "head" else _create_word_model)(recipe, data, data.fitted)
         made.model.initialise(seeded_generator(recipe.seed))
         if data.vectors is not None:
             _take_vectors(made, data.vectors)
@@ -243,14 +243,15 @@ def _create_head(recipe: Recipe, data: ClassificationData, learn: Labelled) -> C
     return Classifier(Head(recipe.config, vectors.width, len(learn.classes)), vectors, learn.classes)
 
 
-def _create_dan(recipe: Recipe, data: ClassificationData, learn: Labelled) -> Classifier:
+def _create_word_model(recipe: Recipe, data: ClassificationData, learn: Labelled) -> Classifier:
     config = recipe.config
     data.vectors = read_vectors(config.vectors) if config.vectors else None
     given = data.vectors or Vectors([], np.zeros((0, config.width), np.float32))
     known = KnownReader.learn(learn.texts, config.min_count, config.ngrams, config.buckets, given.words)
     data.take = known.read(learn.texts).take
-    dan = Dan(config, known.rows, given.rows_WD.shape[1], len(learn.classes))
-    return Classifier(dan, known, learn.classes)
+    model: Any = models_of(TASK.name)[recipe.model].model
+    width = given.rows_WD.shape[1]
+    return Classifier(model(config, known.rows, width, len(learn.classes)), known, learn.classes)
 
 
 def _take_vectors(made: Classifier, given: Vectors) -> None:

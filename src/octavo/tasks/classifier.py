@@ -26,6 +26,7 @@ from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.text.bag_of_ngrams import HashedReader, KnownReader, batches_of
 from octavo.text.chunks import thread_map
 
+WORD_MODELS = ("dan", "sequence")  # names of the models that read known words
 READER = "reader_"  # begins the names of the tensors that are the reader's
 
 
@@ -124,7 +125,7 @@ def _reader(path: Path, record: Mapping[str, Any], config: Any, tensors: dict[st
         if rows_F.min() < 0 or rows_F.max() >= record["sizes"]["rows"]:
             raise ValueError("rows_F points outside the table")
         return HashedReader(config.ngrams, rows_F)
-    if record["model"] == "dan":
+    if record["model"] in WORD_MODELS:
         known = read_json(path / TOKENIZER)
         words = known.get("words") if isinstance(known, dict) else None
         if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):

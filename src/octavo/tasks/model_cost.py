@@ -19,9 +19,9 @@ from octavo.tasks.api import open_run
 from octavo.tasks.cost_record import CostReport, CostSettings, Counted, piece_of, report_cost
 from octavo.tasks.run import Run, load
 
-COUNTED_TASKS = ("images", "translation", "masked", "tagging")
+COUNTED_TASKS = ("images", "translation", "masked", "tagging", "classification")
 RUNS_COUNTED = ("images", "translation", "tagging")  # besides those of language models
-OTHER_TASKS = [spec.name for spec in MODELS.values() if spec.task in COUNTED_TASKS]
+OTHER_TASKS = [spec.name for spec in MODELS.values() if spec.task in COUNTED_TASKS and spec.cost is not None]
 BERT_MILLIONS = {"bert-base": 110, "bert-large": 340}  # of parameters, as published: Devlin et al. 2018
 ROWS = 8  # of a step, where training does not say
 PICTURE = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,5})(?:x([1-9]\d{0,3}))?")
@@ -56,6 +56,12 @@ SIZES["tagging"] = {
     "tags": (17, "How many tags there are."),
     "batch": (32, "Sentences of a training step."),
     "window": (24, "Words of a sentence."),
+}
+SIZES["classification"] = {
+    "words": (10_000, "Words that are known."),
+    "classes": (2, "How many classes there are."),
+    "batch": (64, "Texts of a training step."),
+    "window": (24, "Words of a text."),
 }
 SIZES_OF_RUN = ("batch", "window", "source", "target")  # which a trained model leaves open
 
@@ -141,6 +147,9 @@ def count_model(name: str, config: Any, asked: CostSettings, **given: Any) -> Co
         return Counted(name, cost_of_config(name, config, image_sizes(**given), Shape(given["batch"])))
     if task == "tagging":
         sizes = {"features": given["features"], "tags": given["tags"]}
+        return Counted(name, cost_of_config(name, config, sizes, Shape(given["batch"], given["window"])))
+    if task == "classification":
+        sizes = {"words": given["words"], "classes": given["classes"]}
         return Counted(name, cost_of_config(name, config, sizes, Shape(given["batch"], given["window"])))
     pair = Sizes(given["source_vocab"] or given["vocab"], given["vocab"], given["languages"])
     pair.check(config.tied)

@@ -6,7 +6,7 @@ N sentences, B of a batch, T words of the longest, F features of a word, C tags.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -56,19 +56,35 @@ class Tagger(TrainedRun):
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[TaggedSentence]:
         """The best sequence of tags of each sentence, given as its words, and the probabilities of all tags."""
-        lengths_N = np.array([len(words) for words in sentences], np.int64)
         found: dict[int, TaggedSentence] = {}
-        device = self.model.features_VD.device
         with eval_mode(self.model), single_thread(), torch.inference_mode():
-            for at_B in batches_by_length(lengths_N, np.arange(len(sentences)), BATCH_WORDS):
-                rows = [torch.from_numpy(self.reader.read(sentences[n])) for n in at_B]
-                x_BTF, lengths_B = pad_sequence(rows, batch_first=True), torch.from_numpy(lengths_N[at_B])
-                y_BT, p_BTC = (one.cpu() for one in self.model.decode(x_BTF.to(device), lengths_B.to(device)))
+            for at_B, x_BTF, lengths_B in self._batches(sentences):
+                y_BT, p_BTC = (one.cpu() for one in self.model.decode(x_BTF, lengths_B))
                 check_numbers(p_BTC, "the probabilities of the tags")
-                for n, y_T, p_TC in zip(at_B.tolist(), y_BT.tolist(), p_BTC, strict=True):
-                    size = int(lengths_N[n])
+                for n, y_T, p_TC in zip(at_B, y_BT.tolist(), p_BTC, strict=True):
+                    size = len(sentences[n])
                     tags = [self.tags[c] for c in y_T[:size]]
                     found[n] = TaggedSentence(tuple(sentences[n]), tags, p_TC[:size].float())
+        return [found[n] for n in range(len(sentences))]
+
+    def _batches(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Sentences of like length together: which they are, their features x_BTF, and their lengths."""
+        lengths_N, device = np.array([len(words) for words in sentences], np.int64), self.model.features_VD.device
+        for at_B in batches_by_length(lengths_N, np.arange(len(sentences)), BATCH_WORDS):
+            rows = [torch.from_numpy(self.reader.read(sentences[n])) for n in at_B]
+            x_BTF, lengths_B = pad_sequence(rows, batch_first=True), torch.from_numpy(lengths_N[at_B])
+            yield at_B.tolist(), x_BTF.to(device), lengths_B.to(device)
+
+    @torch.inference_mode()
+    def sequence_log_probs(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]]) -> list[float]:
+        """log p(tags | words) of whole sentences."""
+        number, found = {name: c for c, name in enumerate(self.tags)}, dict[int, float]()
+        with eval_mode(self.model), single_thread():
+            for at_B, x_BTF, lengths_B in self._batches(sentences):
+                rows = [torch.tensor([number[tag] for tag in tags[n]], dtype=torch.long) for n in at_B]
+                loss_B = self.model.loss(x_BTF, lengths_B, pad_sequence(rows, batch_first=True).to(x_BTF.device)).cpu()
+                logp_B = -check_numbers(loss_B, "the probabilities of the tags").double()
+                found |= zip(at_B, logp_B.clamp(max=0).tolist(), strict=True)  # rounding may exceed certainty
         return [found[n] for n in range(len(sentences))]
 
     def manner(self) -> str:

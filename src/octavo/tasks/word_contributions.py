@@ -145,16 +145,16 @@ def nearest(made: Classifier, texts: Sequence[str], learnt: Labelled, count: int
 def likeness(made: Classifier, texts: Sequence[str], others: Sequence[str]) -> Tensor:
     """cosine_QN between the texts and the others, of what the model makes of them before it decides.
 
-    That is the average vector, the base's vector, or, of a linear model, the bag with each n-gram as long as its
-    weight.
+    That is the average or pooled vector, the base's vector, or, of a linear model, the bag with each n-gram as long as
+    its weight.
     """
     queries, those = made.reader.read(texts), made.reader.read(others)
     model: Any = made.model.eval()
     if hasattr(model, "strengths"):
         return _set_cosines(queries, those, model.strengths().cpu())
-    if hasattr(model, "average"):
+    if hasattr(model, "text_vectors"):
         device = next(model.parameters()).device
-        queries, those = (model.average(bags.to(device)).cpu() for bags in (queries, those))
+        queries, those = (model.text_vectors(bags.to(device)).cpu() for bags in (queries, those))
     return F.normalize(queries, dim=1) @ F.normalize(those, dim=1).T
 
 

@@ -51,7 +51,7 @@ def _learnt_while_reading(model: AdaptiveNGram, x_N: Sequence[int]) -> TokenTabl
         for bits, before, known in zip(bits_N, fixed_N, known_N, strict=True)
     ]  # fmt: skip
     return TokenTable(
-        "Colour: what reading the text so far has gained or cost. Choose a token.", ("model", "bits"), tuple(details),
+        "Colour: what reading the text so far has gained or cost.", ("model", "bits"), tuple(details),
         legend=("costs more", "the same", "costs less"),
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ MAX_EVENTS = 50  # in one response
 PAGES: dict[str, tuple[str, ...]] = {  # that show a run, by its task
     "language": ("read", "inspect", "write"), "facts": ("read", "inspect", "write", "answer"),
     "classification": ("classify",), "images": ("inspect",), "translation": ("inspect",), "masked": ("inspect",),
-    "tagging": (),
+    "tagging": ("tag",),
 }  # fmt: skip
 Name = Annotated[str, Query(max_length=400)]
 

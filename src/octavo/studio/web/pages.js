@@ -2,7 +2,7 @@
 // show(main, params, signal): it fills `main` from the settings of the address, and ends when the signal is aborted.
 
 export const PAGES = {
-  runs: "Runs", read: "Read", inspect: "Inspect", write: "Write", classify: "Classify", answer: "Answer",
+  runs: "Runs", read: "Read", inspect: "Inspect", write: "Write", classify: "Classify", tag: "Tag", answer: "Answer",
   exercises: "Exercises",
 };
 

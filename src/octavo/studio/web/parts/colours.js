@@ -53,3 +53,13 @@ export async function bitmap(table, rows, columns, kind, byRow = false) {
 
 /** A background behind text, deeper for a larger share; the scheme says how deep at most, so that it can be read. */
 export const heat = (share) => `color-mix(in srgb, var(--main) calc(${share.toFixed(3)} * var(--heat)), var(--paper))`;
+
+/** Names of the colours that tell parts apart; each is mixed in three shares, so that 18 parts differ. */
+export const TINTS = ["--series0", "--series1", "--series2", "--series3", "--series4", "--series5"];
+const SHARES = [30, 48, 14]; // per cent of the colour: of the first parts, of the next ones
+
+/** The background of a part by its number. */
+export const tint = (part) => {
+  const share = SHARES[Math.floor(part / TINTS.length) % SHARES.length];
+  return { background: `color-mix(in srgb, var(${TINTS[part % TINTS.length]}) ${share}%, var(--paper))` };
+};

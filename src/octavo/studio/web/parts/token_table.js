@@ -2,18 +2,12 @@
 
 import { post } from "/web/api.js";
 import { h, replace } from "/web/dom.js";
-import { heat } from "/web/parts/colours.js";
+import { TINTS, heat, tint } from "/web/parts/colours.js";
 import { columns, plainTable, scrolled } from "/web/parts/table.js";
 import { tokenRow } from "/web/parts/token_picker.js";
 
-const TINTS = ["--series0", "--series1", "--series2", "--series3", "--series4", "--series5"];
-const SHARES = [30, 48, 14]; // per cent of the colour: of the first parts, of the next ones
 const TOTALS = ["p", "mixture"]; // names of the row that says what the others come to
 
-const tint = (part) => {
-  const share = SHARES[Math.floor(part / TINTS.length) % SHARES.length];
-  return { background: `color-mix(in srgb, var(${TINTS[part % TINTS.length]}) ${share}%, var(--paper))` };
-};
 const shade = (share) => ({ background: heat(share) });
 
 export async function tableView(place, page, signal) {
@@ -31,7 +25,7 @@ export async function tableView(place, page, signal) {
   const names = data.parts.length ? data.parts : data.legend;
   const placeOf = (k) => (data.parts.length ? k : k / Math.max(1, names.length - 1));
   replace(place, [
-    h("p", { class: "quiet" }, data.intro),
+    h("p", { class: "quiet" }, `${data.intro} Choose a token.`),
     names.length > 0 && h("ul", { class: "legend" }, names.map((name, k) => h("li", { style: colour(placeOf(k)) }, name))),
     row,
     data.truncated && h("p", { class: "quiet" }, `Only the first ${data.tokens.length} tokens are read.`),
