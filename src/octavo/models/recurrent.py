@@ -5,6 +5,7 @@ B batch, T time, V vocabulary, D hidden units, I inputs of a layer, G = gates ×
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.config import Layers, Range, Share, Width, check_ranges
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, single_thread
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
 from octavo.models.parts.checks import check_choices
 from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec
@@ -149,10 +150,12 @@ class Recurrent(Embedded):
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         y_TBD, after = self.embed(x_BT.t()), []
-        for one, before in zip(self.layers, state, strict=True):
-            y_TBD, last = layer(self.cell, y_TBD, before, one.weights)
-            y_TBD = self.drop(y_TBD)
-            after.append(last)
+        one_by_one = len(x_BT) == 1 and x_BT.device.type == "cpu" and not torch.is_grad_enabled()
+        with single_thread() if one_by_one else nullcontext():  # each token waits for the one before
+            for one, before in zip(self.layers, state, strict=True):
+                y_TBD, last = layer(self.cell, y_TBD, before, one.weights)
+                y_TBD = self.drop(y_TBD)
+                after.append(last)
         return self.logits(y_TBD.transpose(0, 1)), tuple(after)
 
     def name_state_parts(self, parts: list[Tensor]) -> dict[str, list[Tensor]]:

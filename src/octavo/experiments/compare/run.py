@@ -229,6 +229,8 @@ class Comparing(PlannedExperiment):
         }  # fmt: skip
         options = {"seed": self.config.seed, "title": candidate.title, "family": candidate.family,
                    "variant_of": candidate.variant_of}  # fmt: skip
+        if parts and self.config.picked_device != "cpu":  # where the networks among the parts score soonest
+            options["device"] = self.config.picked_device
         budget = self.config.each if candidate.by_gradient else ""
         title = f"{candidate.name}, {self.config.each} of training" if budget else candidate.name
         return Cell(
