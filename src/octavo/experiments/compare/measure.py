@@ -124,6 +124,7 @@ def _measure(
         generation_rate=rate, run=cell.key, byte_costs=costs,
         policy=score.policy, context=run.model.receptive_field, impossible=score.impossible,
         tokenizer=run.tokenizer.name, variant_of=cell.options.get("variant_of", ""),
+        chosen=cell.options.get("chosen", ""),
     )  # fmt: skip
     return row, score, block_bits(bits_N), sample
 
