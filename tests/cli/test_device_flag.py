@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,7 +20,10 @@ import torch
 import octavo
 from image_files import idx_folder
 from octavo.cli import main
+from octavo.core import device_of
 from octavo.errors import UserError
+from octavo.experiments.cell import Cell
+from octavo.experiments.compare import measure
 from octavo.io.run_folder import read_record
 from other_device import other_device
 from public_api import write_folder
@@ -193,3 +197,23 @@ def test_training_goes_on_from_a_gpu_on_the_cpu(folder: Path) -> None:
                  device="cuda:0", batch_size=4, sequence_length=8, measure=False)  # fmt: skip
     octavo.resume("runs/crossed", budget="8steps", measure=False, device="cpu")
     assert read_record(Path("runs/crossed"))["training"]["steps"] == 8
+
+
+def test_a_comparison_measures_a_mixture_on_its_device(folder: Path) -> None:
+    settings: dict[str, Any] = {"models": ["kn3", "gru", "mix"], "budget": "2steps", "prove": False}
+    here = octavo.compare(Path("book.txt"), out="compared", device="cpu", **settings)["mix"]
+    cell = Cell(**json.loads(Path("compared/cells/mix.json").read_text())["cell"])
+    assert "device" not in cell.options
+    devices, score = [], measure.score_run
+
+    def scoring(run: Any, *rest: Any) -> Any:
+        devices.append(device_of(run.model).type)
+        return score(run, *rest)
+
+    with patch.object(measure, "score_run", scoring):
+        measure.measure_candidate(cell, Path("compared"))
+        with other_device():
+            there = replace(cell, options=cell.options | {"device": "mps"})
+            row = measure.measure_candidate(there, Path("compared"))["row"]
+    assert devices == ["cpu", "mps"]
+    assert row["bits_per_byte"] == pytest.approx(here.bits_per_byte, rel=1e-4)

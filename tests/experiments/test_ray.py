@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -242,6 +243,12 @@ def test_a_cell_asks_for_its_cores_and_what_is_single_threaded_for_one() -> None
     assert needs_of(Cell("a", "compressor", "xz"), 4).cores == 1
     assert needs_of(Cell("a", "candidate", "gru", {"device": "cpu"}, budget="3s"), 4).gpus == 0
     assert needs_of(Cell("a", "candidate", "ngram"), 4).gpus == 0
+    with patch("torch.cuda.is_available", return_value=True), patch("torch.cuda.device_count", return_value=1):
+        mixture = Cell("a", "candidate", "mix", {"parts": ["b", "c"]}, options={"device": "cuda"})
+        assert (
+            needs_of(mixture, 4).gpus == needs_of(Cell("a", "pretrained", "b", options={"device": "cuda"}), 4).gpus == 1
+        )
+        assert needs_of(Cell("a", "candidate", "mix", {"parts": ["b", "c"]}), 4).gpus == 0
     assert Execution(3, "ray://head", 2).words == ["--jobs", "3", "--on", "ray://head", "--cores", "2"]
     assert (
         last_line(RuntimeError("a stack\n  of lines\nModuleNotFoundError: octavo\n")) == "ModuleNotFoundError: octavo"

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch.overrides import TorchFunctionMode
 
-from examples import examples
+from examples import examples, mixed, ngram, recurrent
 from laws import tokens
-from octavo.core import LanguageModel, device_of, seeded_generator
+from octavo.core import LanguageModel, device_of, scan, seeded_generator, tensors_of
 from octavo.decode import Beam, Greedy, Method, Sample, generate
 from octavo.errors import UserError
-from octavo.models import spec_of
+from octavo.models import GRU, spec_of
 from octavo.scoring.range_coder import decode_tokens, encode_tokens
 from octavo.scoring.token_costs import token_costs
 from octavo.tasks.device import MIN_GPU_FLOPS, device_for, pick_device
-from other_device import CPU, OTHER, WrongDeviceError, mark_all, other_device
+from other_device import CPU, OTHER, WrongDeviceError, mark_all, other_device, place_of
 
 EXAMPLES = examples()
 CASES = [pytest.param(m, id=f"{name}:{v}") for name, variants in EXAMPLES.items() for v, m in variants.items()
@@ -146,3 +147,51 @@ def test_a_gpu_gives_the_same_bits_within_1e_4(model: LanguageModel[Any]) -> Non
         single.float()
     here, there = bits_of(single, x_N).sum(), bits_of(single.cuda(), x_N).sum()
     assert here == there or abs(here - there) <= TOLERANCE * here
+
+
+class _Crossings(TorchFunctionMode):
+    """The tensors, by their number of values, that go from one device to the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.there: list[int] = []
+        self.back: list[int] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if name in ("to", "cpu") and place_of(args[0]) != place_of(result):
+            (self.there if name == "to" else self.back).append(result.numel())
+        return result
+
+
+def test_counts_in_a_mixture_compute_on_the_cpu_and_send_one_distribution_a_token() -> None:
+    mix = mixed(ngram(order=3), recurrent(GRU))
+    x_1T = tokens(mix, 1, 12)
+    expected = scan(mix, mix.start(1), x_1T)[0].log_softmax(-1)
+    with other_device(), torch.no_grad():
+        moved = mark_all(copy.deepcopy(mix)).to(OTHER)
+        session, there_1T = moved.session(moved.start(1)), x_1T.to(OTHER)
+        session.step(there_1T[:, 0])
+        with _Crossings() as crossings:
+            said = [session.step(x_1) for x_1 in there_1T[:, 1:].unbind(1)]
+        assert crossings.back == [1] * 11  # the token
+        assert crossings.there == [mix.vocab, 1] * 11  # what the counts say, and the class of the context
+        torch.testing.assert_close(torch.stack(said, 1).log_softmax(-1).cpu(), expected[:, 1:], rtol=1e-9, atol=1e-9)
+        fork = session.fork()
+        session.rewind(3)
+        for at in (9, 10, 11):
+            again = session.step(there_1T[:, at]).log_softmax(-1).cpu()
+            torch.testing.assert_close(again, expected[:, at], rtol=1e-9, atol=1e-9)
+        assert all(one.device == OTHER for one in tensors_of(fork.state))
+
+
+def test_tables_that_change_are_copied_anew() -> None:
+    model, other = ngram(order=3), ngram(order=3, estimator="mle")
+    x_1T = tokens(model, 1, 5)
+    with other_device(), torch.no_grad():
+        moved = mark_all(copy.deepcopy(model)).to(OTHER)
+        moved.session(moved.start(1)).step(x_1T[:, 0].to(OTHER))
+        moved.set_tables({name: tensor.to(OTHER) for name, tensor in mark_all(other).named_buffers()})
+        said = moved.session(moved.start(1)).predict(x_1T[:, 0].to(OTHER)).cpu()
+    torch.testing.assert_close(said, other.predict(other.start(1), x_1T[:, 0])[0])

@@ -12,7 +12,7 @@ from typing import Literal
 from octavo.cli.flags import Device, RunPath
 from octavo.cli.output import note, print_json
 from octavo.core import device_of, seeded_generator
-from octavo.decode import Round, Speculative, Tally, lucks, speculate, stream
+from octavo.decode import Round, Speculative, Tally, decoding_threads, lucks, speculate, stream
 from octavo.decode import generate as generate_tokens
 from octavo.tasks import api
 from octavo.tasks.run import Run, load
@@ -85,7 +85,8 @@ def generate(
     else:
         rows = [[y_T.tolist()] for y_T in generate_tokens(loaded.model, [x_T] * count, max_tokens, chosen, generator)]
     if streamed:
-        _stream(loaded, prompt, *rows)
+        with decoding_threads(loaded.model):
+            _stream(loaded, prompt, *rows)
     else:
         texts = [loaded.tokenizer.decode(list(chain(*row))).decode("utf-8", "replace") for row in rows]
     speed = _speed(rounds, time.perf_counter() - began) if isinstance(chosen, Speculative) else {}

@@ -19,10 +19,12 @@ from octavo.decode.greedy import Choice, Greedy, Prompt
 from octavo.decode.greedy import stream as stream_choices
 from octavo.decode.sample import Sample
 from octavo.decode.speculative import Round, Speculative, Tally, lucks, speculate, stream_speculative
+from octavo.decode.threads import decoding_threads
 
 __all__ = [
     "Beam", "Choice", "Exact", "Found", "Greedy", "Hypothesis", "Method", "Prompt", "Round", "Sample",
-    "Speculative", "Tally", "beam_search", "exact_search", "generate", "lucks", "speculate", "stream",
+    "Speculative", "Tally", "beam_search", "decoding_threads", "exact_search", "generate", "lucks", "speculate",
+    "stream",
 ]  # fmt: skip
 
 Method = Greedy | Sample | Beam | Exact | Speculative
@@ -59,7 +61,8 @@ def generate(
         return [ranked[0].tokens for ranked in beam_search(model, prompts, max_tokens, method, stop)]
     if isinstance(method, Exact):
         return [exact_search(model, prompt, max_tokens, method, stop).tokens for prompt in prompts]
-    columns = list(stream(model, prompts, max_tokens, method, generator, stop))
+    with decoding_threads(model, len(prompts)):
+        columns = list(stream(model, prompts, max_tokens, method, generator, stop))
     if not columns:
         return [torch.empty(0, dtype=torch.long) for _ in prompts]
     return [x_T[x_T != model.begin] for x_T in torch.stack(columns, 1)]

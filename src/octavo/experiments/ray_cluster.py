@@ -94,7 +94,7 @@ class Needs:
 def needs_of(cell: Cell, cores: int) -> Needs:
     """The cores that were asked for, one where more would idle; and a GPU for what trains or reads on one."""
     device = cell.settings.get("device", cell.options.get("device", "auto"))
-    is_neural = bool(cell.budget) or cell.work == "pretrained"
+    is_neural = bool(cell.budget) or "device" in cell.options
     return Needs(
         1 if cell.work in SINGLE_THREADED else cores, int(is_neural and pick_device(str(device)).type == "cuda")
     )

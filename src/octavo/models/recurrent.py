@@ -5,6 +5,7 @@ B batch, T time, V vocabulary, D hidden units, I inputs of a layer, G = gates ×
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -14,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.config import Layers, Range, Share, Width, check_ranges
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, single_thread
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
 from octavo.models.parts.checks import check_choices
-from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec
+from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec, ScalingLaw, Sizes
 from octavo.models.views import GRADIENT_FLOW, Tap, View
 from octavo.ops.recurrent import GATES, Cell, Weights, layer, step
 
@@ -149,10 +150,12 @@ class Recurrent(Embedded):
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         y_TBD, after = self.embed(x_BT.t()), []
-        for one, before in zip(self.layers, state, strict=True):
-            y_TBD, last = layer(self.cell, y_TBD, before, one.weights)
-            y_TBD = self.drop(y_TBD)
-            after.append(last)
+        one_by_one = len(x_BT) == 1 and x_BT.device.type == "cpu" and not torch.is_grad_enabled()
+        with single_thread() if one_by_one else nullcontext():  # each token waits for the one before
+            for one, before in zip(self.layers, state, strict=True):
+                y_TBD, last = layer(self.cell, y_TBD, before, one.weights)
+                y_TBD = self.drop(y_TBD)
+                after.append(last)
         return self.logits(y_TBD.transpose(0, 1)), tuple(after)
 
     def name_state_parts(self, parts: list[Tensor]) -> dict[str, list[Tensor]]:
@@ -200,6 +203,10 @@ TAPS: dict[Cell, tuple[Tap, ...]] = {
 }  # fmt: skip
 SMALL_BATCH = 32  # rows; 550,000 tokens of Shakespeare make a GRU of 2.37 bits per byte, 750,000 in the usual 128 2.51
 SMALL_BATCH_RATE = 0.05  # of Muon: 2.209 bits per byte of held-out text after 900,000 tokens, at 0.08 2.223
+SIZES = Sizes(
+    tuple({"width": D, "batch_size": 128, "sequence_length": 64} for D in (512, 1024)),
+    law=ScalingLaw(a=20.5, alpha=0.34, b=64.7, beta=0.28),
+)
 NARROW_GRU = 192  # units: 2.16 bits per byte of held-out text after 20 s, 2.20 with the usual 256 after 25 s
 
 
@@ -254,13 +261,16 @@ h_t = o_t ⊙ tanh(c_t)""",
 
 
 def _spec(
-    model: type[Recurrent], title: str, description: str, tokenizers: tuple[str, ...] = (), **short: Any
+    model: type[Recurrent], title: str, description: str, tokenizers: tuple[str, ...] = (), sizes: Sizes | None = None,
+    **short: Any,
 ) -> ModelSpec:  # fmt: skip
     cell = model.cell
     return ModelSpec(
         cell, title, description, "recurrent", model, RecurrentConfig, cost=partial(recurrent_cost, cell),
         views=(gates_view(*TAPS[cell]), GRADIENT_FLOW),
-        candidates=lambda seconds, device: [Candidate(cell, title, cell, short_budget(seconds, **short), tokenizers)],
+        candidates=lambda seconds, device: [
+            Candidate(cell, title, cell, short_budget(seconds, **short), tokenizers, sizes=sizes)
+        ],
         summarise=lambda model, tokens:
             f"{cell.upper()} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
         equation=f"{EQUATIONS[cell]}\np(x_{{t+1}} | x_1 .. x_t) = softmax(E h_t + b)",
@@ -269,7 +279,7 @@ def _spec(
 
 RNN_SPEC = _spec(RNN, "plain recurrent network", "a plain recurrent network")
 GRU_SPEC = _spec(
-    GRU, "GRU", "a recurrent network with two gates", ("char", "bpe"), width=NARROW_GRU,
+    GRU, "GRU", "a recurrent network with two gates", ("char", "bpe"), SIZES, width=NARROW_GRU,
     muon_learning_rate=SMALL_BATCH_RATE,
 )  # fmt: skip
-LSTM_SPEC = _spec(LSTM, "LSTM", "a recurrent network with gates and a cell")
+LSTM_SPEC = _spec(LSTM, "LSTM", "a recurrent network with gates and a cell", sizes=SIZES)

@@ -37,6 +37,25 @@ class Preset:
     config: Any
 
 
+class ScalingLaw(NamedTuple):
+    """Bits per byte of held-out text after a training: E + a P^-alpha + b D^-beta, with P weights and D tokens seen
+    (Hoffmann and others, 2022). E, what the text itself takes, is the same for all sizes."""
+
+    a: float
+    alpha: float
+    b: float
+    beta: float
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Larger sizes of a candidate, of which a comparison takes the one that gets furthest in the budget."""
+
+    settings: tuple[Mapping[str, Any], ...]
+    """What each size sets, the smallest first; the candidate as it is comes before them."""
+    law: ScalingLaw
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A row of `octavo compare`: a model, as `octavo train` knows it, with its settings."""
@@ -53,12 +72,15 @@ class Candidate:
     """Of a mixture, the families that its parts are of; without any, an n-gram model and the best networks."""
     only_if_named: bool = False
     """Left out where a comparison names no models; its name, its family or a pattern brings it in."""
+    sizes: Sizes | None = None
+    """Larger sizes, for devices that get further with them."""
 
     def variants(self) -> tuple[Candidate, ...]:
         """The candidate with each of its further tokenizers."""
         return tuple(
             Candidate(f"{self.name}-{one}", f"{self.title}, {one} tokens", self.model,
-                      {**self.settings, "tokenizer": one}, variant_of=self.name, only_if_named=self.only_if_named)
+                      {**self.settings, "tokenizer": one}, variant_of=self.name, only_if_named=self.only_if_named,
+                      sizes=self.sizes)
             for one in self.tokenizers
         )  # fmt: skip
 

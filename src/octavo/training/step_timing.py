@@ -213,9 +213,9 @@ def timed_loop(piece: Piece, device: torch.device) -> Loop:
 
 
 def time_steps(
-    piece: Piece, peak: float, device: torch.device | None = None, longest: float = LONGEST
+    piece: Piece, peak: float, device: torch.device | None = None, longest: float = LONGEST, least: float = SECONDS
 ) -> StepTiming | None:
-    """Time steps; None: the model is too large to be tried here.
+    """Time steps for at least so many seconds; None: the model is too large to be tried here.
 
     `peak` is the machine's, in operations a second; a step that would take more than `longest` seconds is cut.
     """
@@ -226,7 +226,7 @@ def time_steps(
         return None
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # each step seeds the generators
         loops = [timed_loop(piece.cut(*size), device) for size in sizes]
-        seconds = _time_in_turns(loops)
+        seconds = _time_in_turns(loops, least)
     timed = [
         Timed(*size, len(each), statistics.median(each), min(each), max(each))
         for size, each in zip(sizes, seconds, strict=True)
@@ -236,14 +236,14 @@ def time_steps(
     return StepTiming(piece.layers, piece.batch, piece.window, precision, tuple(timed), took)
 
 
-def _time_in_turns(loops: list[Loop]) -> list[list[float]]:
+def _time_in_turns(loops: list[Loop], least: float) -> list[list[float]]:
     """Seconds of each loop's steps; in turns, so that a busy spell of the machine meets all sizes."""
     states = [loop.state for loop in loops]
     seconds: list[list[float]] = [[] for _ in loops]
     for loop in loops:
         loop.step(MIDDLE)  # the first step makes what the optimizer remembers, and whatever is made once
     began, spent = time.perf_counter(), 0.0
-    while spent < SECONDS or (len(seconds[0]) < LEAST and spent < PATIENCE):
+    while spent < least or (len(seconds[0]) < LEAST and spent < PATIENCE):
         for loop, state, each in zip(loops, states, seconds, strict=True):
             loop.state = state
             start = time.perf_counter()

@@ -20,7 +20,7 @@ from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED
 from octavo.experiments.runner import Store, check_folder
 from octavo.io.files import whole_file
 from octavo.models import find_spec, language_models
-from octavo.models.spec import MULTI_BYTE, SHORT_BUDGET_SECONDS
+from octavo.models.spec import MULTI_BYTE, SHORT_BUDGET_SECONDS, Sizes
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.device import pick_device
 from octavo.tasks.run_page import flags_of
@@ -46,6 +46,8 @@ class Candidate:
     only_if_named: bool = False  # left out where no models are named
     part_families: tuple[str, ...] = ()  # of a mixture, those that its parts are of
     missing: str = ""  # why it cannot be used here, and what to do about it
+    sizes: Sizes | None = None  # larger ones, for devices that train them far enough in the budget
+    chosen: str = ""  # which of them it is, and why
 
 
 def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, Candidate]:
@@ -62,7 +64,7 @@ def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, C
         found += [
             Candidate(one.name, one.title, spec.family, one.model, {**usual, **one.settings}, by_gradient,
                       by_gradient or spec.uses_seed, one.variant_of, one.only_if_named,
-                      one.part_families)
+                      one.part_families, sizes=one.sizes)
             for one in spec.compared_as(seconds, device, math.inf)
         ]  # fmt: skip
     found.sort(key=lambda one: one.family == MIXTURE)  # it is made of the others
@@ -189,6 +191,8 @@ class CompareConfig:
     """The encoding of the text: utf-8, latin-1, utf-16, cp1252, or any other of Python's."""
     bytes: Annotated[int, Range(0, LARGEST_INT)] = 0
     """Measure on at most so many bytes; 0: all that is held out, or as much as takes little beside the training."""
+    sizes: bool = True
+    """Larger networks where the device trains them far enough in the budget; --no-sizes takes those of two cores."""
     prove: bool = True
     """The best model compresses the held-out text and restores it in the end; --no-prove leaves the proof out."""
     seed: Annotated[int, Range(0, LARGEST_INT)] = 0
@@ -259,7 +263,7 @@ class CompareConfig:
     @property
     def common(self) -> dict[str, Any]:
         """What all rows must have in common, so that a comparison can be resumed."""
-        alike = {name: getattr(self, name) for name in ("seeds", "tokenizer", "field", "bytes", "seed")}
+        alike = {name: getattr(self, name) for name in ("seeds", "tokenizer", "field", "bytes", "sizes", "seed")}
         return alike | {"budget": self.each, "device": self.picked_device, "octavo": __version__}
 
     def scored_part(self, corpus: Corpus) -> Split:

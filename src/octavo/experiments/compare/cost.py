@@ -18,7 +18,7 @@ import torch
 from octavo import __version__
 from octavo.core import seeded_generator
 from octavo.costs import Shape, cost_of
-from octavo.decode import Sample, stream
+from octavo.decode import Sample, decoding_threads, stream
 from octavo.io.memory import give_back
 from octavo.models import spec_of
 from octavo.tasks.corpus import SAMPLE_TOKENS
@@ -84,14 +84,15 @@ def generate_sample(run: Run, seed: int) -> tuple[str, float | None]:
     tokens: list[int] = []
     began = first = time.perf_counter()
     now = began
-    for x_1 in stream(run.model, [[]], 1 << 30, Sample(), seeded_generator(seed)):
-        tokens.append(int(x_1))
-        now = time.perf_counter()
-        first = now if len(tokens) == 1 else first  # what is prepared before the first token does not count
-        if now - began > MAX_GENERATION_SECONDS or (
-            len(tokens) > SAMPLE_TOKENS and now - first >= MIN_GENERATION_SECONDS
-        ):
-            break
+    with decoding_threads(run.model):
+        for x_1 in stream(run.model, [[]], 1 << 30, Sample(), seeded_generator(seed)):
+            tokens.append(int(x_1))
+            now = time.perf_counter()
+            first = now if len(tokens) == 1 else first  # what is prepared before the first token does not count
+            if now - began > MAX_GENERATION_SECONDS or (
+                len(tokens) > SAMPLE_TOKENS and now - first >= MIN_GENERATION_SECONDS
+            ):
+                break
     text = run.tokenizer.decode(tokens[:SAMPLE_TOKENS]).decode("utf-8", "replace")
     return text, (len(tokens) - 1) / (now - first) if len(tokens) > 1 and now > first else None
 

@@ -59,7 +59,7 @@ def measure_candidate(cell: Cell, folder: Path) -> Json:
     """Train a candidate, or resume it, and measure it."""
     train, held_out = open_texts(cell.data)
     stages, path = Stages(float), folder / cell.key
-    device = pick_device(cell.settings.get("device", "auto")) if cell.budget else torch.device("cpu")
+    device = pick_device(cell.settings.get("device", "auto") if cell.budget else cell.options.get("device", "cpu"))
     parts = {"parts": [str(folder / part) for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
     text = {key: cell.data[key] for key in ("valid", "field", "encoding") if key in cell.data}
     with timed(stages, "training"), peak_memory(device) as peak:
@@ -124,6 +124,7 @@ def _measure(
         generation_rate=rate, run=cell.key, byte_costs=costs,
         policy=score.policy, context=run.model.receptive_field, impossible=score.impossible,
         tokenizer=run.tokenizer.name, variant_of=cell.options.get("variant_of", ""),
+        chosen=cell.options.get("chosen", ""),
     )  # fmt: skip
     return row, score, block_bits(bits_N), sample
 

@@ -70,6 +70,7 @@ class CompareRow:
     impossible: int = 0  # tokens with probability zero
     tokenizer: Annotated[str, Column("tokens", help="the tokenizer", rank=4, align="left", if_varies=True)] = ""
     variant_of: str = ""  # the row whose model it is with another tokenizer
+    chosen: str = ""  # which larger size was chosen for the device and the budget, and why; empty: the usual one
     error: str | None = None
 
     @property
@@ -130,7 +131,7 @@ KINDS: dict[str, Any] = {  # what comparison.json may hold beside its rows
               "held_out_bytes": int, "seconds": NUMBER, "allowed_seconds": NUMBER},
     "settings": {"models": list, "seeds": int, "seed": int, "device": str, "budget": str},
     "machine": {}, "versions": {},
-    "seconds": dict.fromkeys(("training", "scoring", "generation", "compressors", "proof", "page"), NUMBER),
+    "seconds": dict.fromkeys(("training", "scoring", "generation", "compressors", "sizes", "proof", "page"), NUMBER),
     "command": str, "advice": list,
 }  # fmt: skip
 

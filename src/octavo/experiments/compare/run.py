@@ -32,6 +32,7 @@ from octavo.experiments.compare.outcomes import block_bits_of, key_of, row_of, s
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.proof import PROOF_SHARE
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED, RESULT, CompareRow, Comparison
+from octavo.experiments.compare.sizing import StoredSizes, sized
 from octavo.experiments.compare.stored_values import check_stored
 from octavo.experiments.division import PlannedExperiment, lock_for
 from octavo.experiments.execution import LOCAL, Execution, open_executor
@@ -124,10 +125,14 @@ class Comparing(PlannedExperiment):
         self.held_out = config.scored_part(corpus)
         self.corpus = {"name": self.place.name, **corpus.describe(), "scored": self.held_out.describe()}
         self.data = describe_texts(corpus, corpus.train, self.held_out, config.valid, config.field)
-        self.candidates = config.candidates
         self.pretrained = config.pretrained_candidates
         common = {"corpus": self.corpus, "settings": config.common}
         store = self.place.open_store(common, self._differs)
+        self.sizes = StoredSizes(self.place.folder)
+        self.candidates = sized(config.candidates, config, corpus.train.size, self.sizes)
+        for one in self.candidates:
+            if one.chosen:
+                self.progress.note(f"{one.name}: {one.chosen}")
         self.mixtures = [one for one in self.candidates if one.family == MIXTURE]
         self.sentences: tuple[str, ...] = ()
         later = config.prove + config.seeds * len(self.mixtures)  # cells that depend on others
@@ -229,6 +234,10 @@ class Comparing(PlannedExperiment):
         }  # fmt: skip
         options = {"seed": self.config.seed, "title": candidate.title, "family": candidate.family,
                    "variant_of": candidate.variant_of}  # fmt: skip
+        if candidate.chosen:
+            options["chosen"] = candidate.chosen
+        if parts and self.config.picked_device != "cpu":  # where the networks among the parts score soonest
+            options["device"] = self.config.picked_device
         budget = self.config.each if candidate.by_gradient else ""
         title = f"{candidate.name}, {self.config.each} of training" if budget else candidate.name
         return Cell(
@@ -289,10 +298,11 @@ class Comparing(PlannedExperiment):
         proofs = {(model := one.cell.key.removeprefix("proof-")): one.value.get("proof", {"error": one.error})
                   | {"model": model} for one in outcomes.values() if one.cell.work == "proof"}  # fmt: skip
         best = next((row.model for row in ranked if row.best), None)
+        timed = {"sizes": self.sizes.seconds} if self.sizes.seconds else {}
         return Comparison(
             ranked, self.corpus, proofs.get(best or next(reversed(proofs), "")), self.config.to_json(),
-            describe_machine(self.config.device), versions(), stage_seconds(outcomes), self.command, self.place.folder,
-            self.sentences,
+            describe_machine(self.config.device), versions(), stage_seconds(outcomes) | timed, self.command,
+            self.place.folder, self.sentences,
         )  # fmt: skip
 
     def _blocks(self) -> BlockCosts:

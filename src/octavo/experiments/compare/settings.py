@@ -39,7 +39,10 @@ def settings_section(comparison: Comparison) -> Markup:
         ),
         verbatim("\n".join(commands)),
     )
-    return section("Settings", table(TITLES, rows, numeric=(2, 5, 6), row_headers=True), *(longer if commands else ()))
+    sizes = [paragraph(f"{row.model} was given a size for this device and budget: {row.chosen}.")
+             for row, _ in found.values() if row.chosen]  # fmt: skip
+    settings = table(TITLES, rows, numeric=(2, 5, 6), row_headers=True)
+    return section("Settings", settings, *sizes, *(longer if commands else ()))
 
 
 def settings_row(row: CompareRow, record: Mapping[str, Any]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from octavo.models.ngram.config import NGramConfig
 from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimators import Weights
 from octavo.models.ngram.partial_matching import PartialMatching
-from octavo.models.ngram.session import NGramSession
+from octavo.models.ngram.session import NGramSession, SessionOnCPU
 from octavo.models.ngram.sorted_search import SortedSearch, check_sorted
 from octavo.models.ngram.sums import check_probabilities
 from octavo.models.ngram.trie import CHUNK, Index, index_bytes
@@ -49,6 +49,7 @@ class NGram(LanguageModel[Tensor]):
             self.register_buffer(name, torch.empty(0, dtype=dtype))
         self._index: Index | SortedSearch | None = None
         self._words_V: Tensor | None = None
+        self._copy: tuple[NGram, ...] = ()  # on the CPU; in a tuple, so that it is no part of the module
 
     @classmethod
     def fit(
@@ -118,12 +119,12 @@ class NGram(LanguageModel[Tensor]):
         self.alpha_M = torch.cat([zero, *alphas, zero])
         alphas.clear()
         self.gamma_C = torch.cat([*gammas, one.double()])
-        self._index = self._words_V = None
+        self._index, self._words_V, self._copy = None, None, ()
 
     def set_tables(self, tensors: Mapping[str, Tensor]) -> None:
         """Take tables that were made elsewhere and are right."""
         self.first_C, self.word_M, self.alpha_M, self.gamma_C = (tensors[name] for name in DTYPES)
-        self._index = self._words_V = None
+        self._index, self._words_V, self._copy = None, None, ()
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Set the tables; look-ups trust them, so tables that point outside themselves are refused."""
@@ -222,10 +223,22 @@ class NGram(LanguageModel[Tensor]):
         return state_K
 
     def session(self, state: Tensor, tokens: int = 1 << 30) -> Session[Tensor]:
-        """In numpy, where the model is on a CPU."""
-        if state.device.type == "cpu" and isinstance(self.index, Index):
-            return NGramSession(self, state, self.index)
-        return Session(self, state)
+        """In numpy, on the CPU."""
+        if state.device.type == "cpu":
+            return NGramSession(self, state, self.index) if isinstance(self.index, Index) else Session(self, state)
+        if memory.is_large(index_bytes(len(self.word_M))):
+            return Session(self, state)
+        return SessionOnCPU(self, self.on_cpu().session(state.cpu(), tokens), state.device)
+
+    def on_cpu(self) -> NGram:
+        """The same model there."""
+        if self.word_M.device.type == "cpu":
+            return self
+        if not self._copy:
+            copy = NGram(self.config, self.vocab, self.newline)
+            copy.set_tables({name: getattr(self, name).cpu() for name in DTYPES})
+            self._copy = (copy,)
+        return self._copy[0]
 
     def distribution(self, state_BK: Tensor) -> Tensor:
         """p_BV of the next token: what continues each context, times the gammas of all longer contexts."""

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import Session
+from octavo.core import LanguageModel, Session
 from octavo.models.ngram.trie import NODE_BITS, ODD, STEP_BITS, Index
 
 if TYPE_CHECKING:
@@ -88,3 +88,39 @@ class NGramSession(Session[Tensor]):
         np.maximum(p_BV, 0, out=p_BV)  # an ARPA file's rounding may leave a hair below zero
         distribution_BV: Array = p_BV
         return distribution_BV
+
+
+class SessionOnCPU(Session[Tensor]):
+    """A session of a model's copy on the CPU, for a model on another device: a look-up there is many kernels, which
+    take longer to start than numpy takes in all. Tokens go to the CPU, and one distribution comes back.
+    """
+
+    def __init__(self, model: LanguageModel[Tensor], session: Session[Tensor], device: torch.device) -> None:
+        self.model, self.session, self.device = model, session, device
+
+    @property
+    def state(self) -> Tensor:
+        return self.session.state.to(self.device)
+
+    @state.setter
+    def state(self, state: Tensor) -> None:
+        self.session.state = state.cpu()
+
+    def step(self, x_B: Tensor) -> Tensor:
+        return self.session.step(x_B.cpu()).to(self.device)
+
+    def predict(self, x_B: Tensor) -> Tensor:
+        return self.session.predict(x_B.cpu()).to(self.device)
+
+    def absorb(self, x_BT: Tensor) -> Tensor:
+        self.calls += 1
+        return self.session.absorb(x_BT.cpu()).to(self.device)
+
+    def context_class(self) -> Tensor:
+        return self.session.context_class().to(self.device)
+
+    def rewind(self, count: int) -> None:
+        self.session.rewind(count)
+
+    def fork(self) -> SessionOnCPU:
+        return SessionOnCPU(self.model, self.session.fork(), self.device)
