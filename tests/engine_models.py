@@ -15,8 +15,9 @@ from octavo.engines.stages import Stages
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.ngram.counting import Vocabulary
 from octavo.models.ngram.level_files import read_orders
-from octavo.models.ngram.relational import TokenFile, count_levels, count_windows
+from octavo.models.ngram.relational import count_levels, count_windows
 from octavo.models.ngram.table_files import fit_tables, takes_whole_orders
+from octavo.text.token_shards import TokenShards, finish_shards, write_shard
 
 TABLES = ("first_C", "word_M", "alpha_M", "gamma_C")
 PRUNINGS: tuple[tuple[int, ...], ...] = ((), (0, 1), (1, 1, 2))
@@ -48,9 +49,11 @@ def random_tokens(vocab: int, tokens: int, seed: int = 0) -> NDArray[np.uint16]:
 def count(engine: Engine, folder: Path, x_N: NDArray[np.uint16], order: int, vocabulary: Vocabulary) -> Stages:
     """The counts of the tokens."""
     folder.mkdir(exist_ok=True)
-    x_N.tofile(folder / "ids.bin")
+    shards = np.array_split(x_N, 3)  # so that windows reach over the ends of files
+    sizes = [write_shard(folder, number, [shard], x_N.dtype.str) for number, shard in enumerate(shards)]
+    finish_shards(folder, sizes)
     stages = Stages(folder / "stages", {"test": 1})
-    source = TokenFile(str(folder / "ids.bin"), x_N.dtype.str, len(x_N))
+    source = TokenShards(str(folder), x_N.dtype.str)
     count_windows(engine, stages, source, order, vocabulary, lambda amount: None)
     count_levels(engine, stages, order, vocabulary, lambda amount: None)
     return stages

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 SECONDS = 120.0  # until a process of the cluster is there
 PACKAGE = "org.apache.spark.deploy"
 
@@ -22,6 +24,13 @@ def missing() -> str:
     if find_spec("pyspark") is None:
         return "needs pyspark: make test-spark"
     return "" if shutil.which("java") else "needs Java 17: apt-get install openjdk-17-jre-headless"
+
+
+SPARK_MARKS = [
+    pytest.mark.spark,
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.filterwarnings("ignore"),  # of pyspark's own code
+]
 
 
 class Cluster:

@@ -16,6 +16,7 @@ from octavo.engines.duckdb_engine import SPILL
 from octavo.errors import UserError
 from octavo.models.ngram import NGramConfig, level_files, relational
 from octavo.models.ngram.packed_keys import KeyLayout
+from octavo.text import token_shards
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_duckdb_gives_the_same_tables_for_any_text(words: list[int], order: int,
 def test_parts_and_batches_may_be_cut_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows reach over the ends of parts; contexts stay whole in what the estimators get."""
     for module, name, value in (
-        (relational, "PART_TOKENS", 97), (relational, "WINDOWS_BATCH", 31), (level_files, "ROWS", 53),
+        (token_shards, "PART_TOKENS", 97), (relational, "WINDOWS_BATCH", 31), (level_files, "ROWS", 53),
         (level_files, "PART_NGRAMS", 10),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

@@ -8,23 +8,19 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from octavo.models.ngram import relational
 from octavo.tasks.cooccurrences import count_cooccurrences, merge_cooccurrences
 from octavo.tasks.engine_counting import EngineConfig
+from octavo.text import token_shards
 from octavo.training.cooccurrences import CooccurrenceConfig
-from spark_cluster import missing
+from spark_cluster import SPARK_MARKS
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.filterwarnings("ignore"),  # of pyspark's own code
-]
+pytestmark = SPARK_MARKS
 ENGINES = {"duckdb": EngineConfig("duckdb", "1GB"), "spark": EngineConfig("spark", "1GB", "local[2]")}
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_spark_gives_the_files_of_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, symmetric: bool) -> None:
-    monkeypatch.setattr(relational, "PART_TOKENS", 999)
+    monkeypatch.setattr(token_shards, "PART_TOKENS", 999)
     generator = np.random.default_rng(0)
     lines = (" ".join(f"w{word}" for word in generator.zipf(1.3, 12) % 500) for _ in range(600))
     (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from duplicates import brute_force, engine_rows, made_up_lines
-from engine_models import settings
-from octavo.engines import open_engine
 from octavo.engines.engine import Engine
 from octavo.text.duplicates import Bands, DuplicatesConfig, config
-from spark_cluster import missing
+from spark_cluster import SPARK_MARKS
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.filterwarnings("ignore"),  # of pyspark's own code
-]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with open_engine("spark", settings(tmp_path_factory.mktemp("spark"))) as engine:
-        yield engine
+pytestmark = SPARK_MARKS
 
 
 @pytest.mark.parametrize("near", [False, True])

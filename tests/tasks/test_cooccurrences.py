@@ -18,10 +18,10 @@ from octavo.cli import main
 from octavo.engines import duckdb_engine
 from octavo.engines.duckdb_engine import DuckDB
 from octavo.errors import UserError
-from octavo.models.ngram import relational
 from octavo.tasks.cooccurrences import count_cooccurrences, merge_cooccurrences
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.engine_counting import EngineConfig
+from octavo.text import token_shards
 from octavo.training import cooccurrences
 from octavo.training.cooccurrence_folder import GLOVE_RECORD, read_cooccurrence_folder, weights
 from octavo.training.cooccurrences import CooccurrenceConfig
@@ -91,7 +91,7 @@ def test_weights_are_those_of_a_double_loop_to_the_last_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int, symmetric: bool, weighted: bool
 ) -> None:
     """However the text is cut into parts and batches; 40 is longer than any line."""
-    monkeypatch.setattr(relational, "PART_TOKENS", 37)
+    monkeypatch.setattr(token_shards, "PART_TOKENS", 37)
     monkeypatch.setattr(cooccurrences, "BATCH_PLACES", 10)
     monkeypatch.setattr(cooccurrences, "COPY_TOKENS", 23)
     lines = random_lines(5, 40)
@@ -179,7 +179,7 @@ def test_a_killed_job_goes_on_from_its_finished_stages(tmp_path: Path, monkeypat
 
     def write_or_die(engine: DuckDB, query: str, folder: Path) -> None:
         nonlocal written
-        if written == 1:
+        if written == 3:  # the vocabulary, the words' counts and the pairs
             raise KeyboardInterrupt
         written += 1
         write_rows(engine, query, folder)

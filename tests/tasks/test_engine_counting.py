@@ -46,7 +46,7 @@ def test_a_killed_job_goes_on_from_its_finished_stages(
     out, write, written = tmp_path / "run", DuckDB.write, list[str]()
 
     def write_or_die(engine: DuckDB, query: str, folder: Path) -> None:
-        if len(written) == 2:
+        if len(written) == 3:
             raise KeyboardInterrupt
         written.append(folder.parent.name)
         write(engine, query, folder)
@@ -54,12 +54,12 @@ def test_a_killed_job_goes_on_from_its_finished_stages(
     with monkeypatch.context() as patched:
         patched.setattr(DuckDB, "write", write_or_die)
         assert train(text, out, "--engine", "duckdb") == 130
-    assert len(written) == 2
+    assert len(written) == 3, "the vocabulary, order 3 and order 2"
     again = list[str]()
     monkeypatch.setattr(DuckDB, "write", lambda *given: (again.append("stage"), write(*given)))
     assert train(text, out, "--engine", "duckdb") == 0
     assert len(again) == 2, "order 1 and the counts of counts were left"
-    assert "tokens, order3, order2" in " ".join(octavo.load(out).record["notes"])
+    assert "vocabulary, tokens, order3, order2" in " ".join(octavo.load(out).record["notes"])
     assert train(text, tmp_path / "memory", "--engine", "memory") == 0
     assert (out / TENSORS).read_bytes() == (tmp_path / "memory" / TENSORS).read_bytes()
 

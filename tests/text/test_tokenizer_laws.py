@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.text import TOKENIZERS, Bpe, Chunk, Tokenizer, Word, WordSettings, load_tokenizer, save_tokenizer
+from octavo.text.text_parts import MARGIN_BYTES
 from tokenizer_samples import ODD, SAMPLE, chunks_of, pretrained_parts
 
 SMALL = {"bpe": {"vocab_size": 300}, "wordpiece": {"vocab_size": 120}}
@@ -39,6 +40,20 @@ some_bytes = st.one_of(
         b"".join
     ),
 )
+
+
+LOCAL = {name: tokenizer for name, tokenizer in ALL.items() if tokenizer.splits_locally}
+
+
+@pytest.mark.parametrize("tokenizer", LOCAL.values(), ids=LOCAL.keys())
+@unhurried
+@given(data=some_bytes, low=st.integers(0, 40), size=st.integers(5, 30))
+def test_a_text_is_cut_where_a_window_of_it_allows(tokenizer: Tokenizer, data: bytes, low: int, size: int) -> None:
+    """As `text_parts` cuts it: a window may begin inside a character, whose bytes are not judged."""
+    found = tokenizer.split_point(data[low : low + size])
+    if not low or found > MARGIN_BYTES:
+        parts = [tokenizer.encode(part).tolist() for part in (data[: low + found], data[low + found :])]
+        assert parts[0] + parts[1] == tokenizer.encode(data).tolist()
 
 
 def test_all_but_two_are_lossless() -> None:

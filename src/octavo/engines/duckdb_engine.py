@@ -12,6 +12,7 @@ import duckdb
 import pyarrow
 
 from octavo.engines.engine import Batches, Engine, EngineSettings
+from octavo.engines.worker_processes import process_count, read_in_processes
 from octavo.errors import UserError
 
 SPILL = "spill"  # the folder of what has no room in memory
@@ -40,6 +41,7 @@ class DuckDB(Engine):
         }
         if settings.threads:
             options["threads"] = settings.threads
+        self._refused: UserError | None = None  # by what reads a part
         self._connection = duckdb.connect(config=options)
         self._connection.execute("SET enable_progress_bar = false")
 
@@ -48,10 +50,21 @@ class DuckDB(Engine):
         with self._naming_errors():
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{pattern}')")
 
-    def open_batches(self, name: str, parts: Sequence[str], read: Batches, schema: pyarrow.Schema) -> None:
+    def open_batches(
+        self, name: str, parts: Sequence[str], read: Batches, schema: pyarrow.Schema, slow: bool = False
+    ) -> None:
+        processes = process_count(len(parts), self.settings.threads) if slow else 1
+
         def batches() -> Iterator[pyarrow.RecordBatch]:
-            for part in parts:
-                yield from read(part)
+            try:
+                if processes > 1:
+                    yield from read_in_processes(parts, read, processes)
+                else:
+                    for part in parts:
+                        yield from read(part)
+            except UserError as error:  # DuckDB would make an error of its own of it
+                self._refused = error
+                raise
 
         self._connection.register(name, pyarrow.RecordBatchReader.from_batches(schema, batches()))
 
@@ -80,6 +93,8 @@ class DuckDB(Engine):
         try:
             yield
         except duckdb.Error as error:
+            if self._refused is not None:
+                raise self._refused from error
             if any(words in str(error).lower() for words in DISK_FULL):
                 free = shutil.disk_usage(self.settings.folder).free
                 raise UserError(

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 Batches = Callable[[str], "Iterator[pyarrow.RecordBatch]"]  # a part's description to its rows
 
 
+def integer_schema(names: Sequence[str]) -> pyarrow.Schema:
+    """Columns of 64-bit integers."""
+    import pyarrow
+
+    return pyarrow.schema([(name, pyarrow.int64()) for name in names])
+
+
 @dataclass(frozen=True)
 class EngineSettings:
     """What an engine may use."""
@@ -46,10 +53,13 @@ class Engine(ABC):
         """A table over the Parquet files of a folder, or of all folders whose path fits a pattern with `*`."""
 
     @abstractmethod
-    def open_batches(self, name: str, parts: Sequence[str], read: Batches, schema: pyarrow.Schema) -> None:
+    def open_batches(
+        self, name: str, parts: Sequence[str], read: Batches, schema: pyarrow.Schema, slow: bool = False
+    ) -> None:
         """A table, to be read once, of what `read` gives for each part, in any order.
 
         `read` runs here, or on the machines of a cluster: it can be pickled, and the paths in `parts` are read there.
+        Where it is `slow`, more work than sending its rows from one process to another, several processes run it.
         """
 
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from octavo.errors import UserError
 
 MOST_TASKS = 10_000  # of one table that Python gives: the driver keeps a record of each
 LOCAL_PARTITIONS = 8  # of a shuffle on one machine; on a cluster Spark's own number serves
+REFUSED = re.compile(r"octavo\.errors\.\w*Error: (.+)")  # by what reads a part, as Spark quotes it
 DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -57,7 +59,9 @@ class Spark(Engine):
         with _naming_errors(self.settings):
             self._session.read.parquet(str(folder.absolute())).createOrReplaceTempView(name)
 
-    def open_batches(self, name: str, parts: Sequence[str], read: Batches, schema: pyarrow.Schema) -> None:
+    def open_batches(
+        self, name: str, parts: Sequence[str], read: Batches, schema: pyarrow.Schema, slow: bool = False
+    ) -> None:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         def rows_of(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -91,6 +95,8 @@ def _naming_errors(settings: EngineSettings) -> Iterator[None]:
         yield
     except Exception as error:
         text = str(error)
+        if refused := REFUSED.search(text):
+            raise UserError(refused[1].strip()) from error
         if "No space left on device" in text:
             raise UserError(
                 f"the disk is full: spark failed to write into {settings.folder}; free some room and give the same "

@@ -18,7 +18,7 @@ from octavo.io.files import whole_folder, write_text
 from octavo.io.json_text import read_json_file
 from octavo.io.partial_files import sweep_all
 
-RECORD, FORMAT = "stages.json", 1
+RECORD, FORMAT = "stages.json", 2
 
 
 def stages_folder(out: Path | None) -> Path:

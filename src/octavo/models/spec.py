@@ -132,7 +132,7 @@ class ModelSpec:
     other."""
     fit: FitFunction | None = None
     fit_by_engine: EngineFit | None = None
-    """counts: fit_by_engine(engine, stages, tokens, config, tokenizer) makes the same model from a file of token ids
+    """counts: fit_by_engine(engine, stages, tokens, config, tokenizer) makes the same model from a folder of token ids
     that need not fit into memory. None: no engine can."""
     counting_job: Callable[[Any], Mapping[str, Any]] = lambda config: {}
     """Of `fit_by_engine`: the settings that the stages depend on, which a killed job goes on from."""

@@ -11,11 +11,11 @@ import numpy as np
 from octavo.engines.stages import Stages, stages_folder
 from octavo.errors import UserError
 from octavo.io.progress import progress
-from octavo.models.ngram.engine_fit import token_file
 from octavo.models.ngram.model import sentence_end
 from octavo.models.ngram.packed_keys import KeyLayout
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.engine_counting import CountingJob, EngineConfig, engine_of, modified_times, open_whole
+from octavo.tasks.engine_counting import CountingJob, EngineConfig, Opened, engine_of, modified_times, open_whole
+from octavo.text import Corpus
 from octavo.training.cooccurrence_folder import (
     CooccurrenceFolder,
     CooccurrenceRecord,
@@ -28,13 +28,10 @@ from octavo.training.cooccurrence_folder import (
 )
 from octavo.training.cooccurrences import (
     SORTED,
-    WORD_COUNTS,
-    WORD_IDS,
-    WORDS,
     CooccurrenceConfig,
     count_pairs,
+    count_words,
     grouped_sql,
-    write_words,
 )
 
 CLOSED = TextConfig(tokenizer="closed")  # words between white space, as GloVe's own programs read them
@@ -47,28 +44,35 @@ def count_cooccurrences(
 ) -> CooccurrenceFolder:  # fmt: skip
     """Count a text's co-occurrences into a folder; a killed job goes on from its finished stages."""
     engine = engine_of(counting)
-    corpus = open_whole(sources, text)
+    opened = open_whole(sources, text)
     kind = [config.window, config.symmetric, config.distance_weighting]
-    job = CountingJob.of_text(counting, corpus, text, {"cooccurrences": kind, "sentences": sentences}, out)
-    tokenizer, store = job.tokenize(corpus, text)
-    end = sentence_end(sentences, tokenizer.newline)
-    words = job.stages.run(WORDS, lambda folder: write_words(store.tokens, tokenizer, end, folder)) / "rows"
-    count_V = np.load(words / WORD_COUNTS)
-    tokens = int(count_V.sum())
-    config.check_sums(tokens)
-    record = CooccurrenceRecord(
-        config.window, config.symmetric, config.distance_weighting, sentences, config.scale, tokens, 0,
-        tokenizer.vocab, tuple(map(str, sources)), corpus.train.sha256,
-    )  # fmt: skip
-    with (
-        counting.open(job.stages.folder, engine) as running,
-        progress(f"counting co-occurrences on {engine}", 3, "stages") as advance,
-    ):
-        count_pairs(running, job.stages, token_file(words / WORD_IDS, tokenizer), config, tokenizer, advance)
+    job = CountingJob.of_text(counting, opened, text, {"cooccurrences": kind, "sentences": sentences}, out)
+    with job.open() as running, progress(f"counting co-occurrences on {engine}", 4, "stages") as advance:
+        tokenizer, text_tokens = job.tokenize(running)
+        end = sentence_end(sentences, tokenizer.newline)
+        words, count_V = count_words(running, job.stages, text_tokens, tokenizer, end)
+        tokens = int(count_V.sum())
+        config.check_sums(tokens)
+        advance(1)
+        record = CooccurrenceRecord(
+            config.window, config.symmetric, config.distance_weighting, sentences, config.scale, tokens, 0,
+            tokenizer.vocab, tuple(map(str, sources)), _hash_of(opened, engine),
+        )  # fmt: skip
+        count_pairs(running, job.stages, words, config, tokenizer, advance)
         counted = write_cooccurrence_folder(job.stages.rows(SORTED), count_V, record, tokenizer, out, binary)
         advance(1)
     job.close(finished=True)
     return counted
+
+
+def _hash_of(opened: Opened, engine: str) -> str:
+    """The hash of the text, by which runs know vectors that have seen their last tenth.
+
+    It takes one reader of the whole text: none on a cluster, whose text may be larger than one machine reads in a day.
+    """
+    if isinstance(opened, Corpus):
+        return opened.train.sha256
+    return "" if engine == "spark" else opened.hash_text()
 
 
 def are_cooccurrences(folders: Sequence[Path]) -> bool:

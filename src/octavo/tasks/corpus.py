@@ -26,7 +26,7 @@ from octavo.models.ngram.counting import Workspace
 from octavo.models.spec import FitContext, Fitted
 from octavo.tasks.run import Run
 from octavo.text import TOKENIZERS, Corpus, Split, Tokenizer, TokenStore, open_corpus
-from octavo.text.reading import STDIN
+from octavo.text.reading import STDIN, Errors
 from octavo.text.tokenizers.registry import reads_raw_bytes
 
 MAX_BYTES_IN_MEMORY = 1 << 28  # of text; the tokens of a larger one are mapped from a file
@@ -67,11 +67,14 @@ class TextConfig:
 
     def open(self, source: str | Path | Sequence[str | Path]) -> Corpus:
         """The corpus, split."""
-        errors = "raw" if reads_raw_bytes(self.tokenizer) and self.errors == "strict" else self.errors
         return open_corpus(
-            source, field=self.field, errors=errors, encoding=self.encoding, preprocess=self.preprocess,
+            source, field=self.field, errors=self.reading_errors(), encoding=self.encoding, preprocess=self.preprocess,
             valid=list(self.valid) or None,
         )  # fmt: skip
+
+    def reading_errors(self) -> Errors:
+        """What is done with bytes that are not UTF-8: a tokenizer of bytes keeps them."""
+        return "raw" if reads_raw_bytes(self.tokenizer) and self.errors == "strict" else self.errors
 
     def tokenizer_options(self) -> dict[str, Any]:
         """The settings of the tokenizer that are given."""

@@ -24,12 +24,12 @@ from octavo.models.ngram.count_folder import (
     write_count_folder,
 )
 from octavo.models.ngram.counting import Vocabulary
-from octavo.models.ngram.engine_fit import fit_counts, token_file
+from octavo.models.ngram.engine_fit import fit_counts
 from octavo.models.ngram.model import sentence_end
 from octavo.models.ngram.relational import count_windows, level_name
 from octavo.models.ngram.text_counts import import_text_counts
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.engine_counting import IDS, TOKENS, CountingJob, EngineConfig, engine_of, modified_times, open_whole
+from octavo.tasks.engine_counting import CountingJob, EngineConfig, engine_of, modified_times, open_whole
 from octavo.tasks.run import Run
 
 
@@ -40,20 +40,17 @@ def count_texts(
     """Count all of a text's n-grams into a folder; a killed job goes on from its finished stages."""
     engine = engine_of(counting)
     NGramConfig(order=order, sentences=sentences)
-    corpus = open_whole(sources, text)
-    job = CountingJob.of_text(counting, corpus, text, {"order": order, "sentences": sentences, "counts": 1}, out)
-    tokenizer, store = job.tokenize(corpus, text)
-    vocabulary = Vocabulary(tokenizer.vocab, tokenizer.begin, sentence_end(sentences, tokenizer.newline))
-    record = CountRecord(order, sentences, len(store), tokenizer.vocab, tuple(map(str, sources)))
-    ids = job.stages.rows(TOKENS) / IDS
-    with (
-        counting.open(job.stages.folder, engine) as running,
-        progress(f"counting {order}-grams on {engine}", 2, "stages") as advance,
-    ):
-        count_windows(running, job.stages, token_file(ids, tokenizer), order, vocabulary, advance)
-        running.open_parquet("counted", job.stages.rows(level_name(order)))
-        write_count_folder(running, "counted", record, tokenizer, out)
-        advance(1)
+    opened = open_whole(sources, text)
+    job = CountingJob.of_text(counting, opened, text, {"order": order, "sentences": sentences, "counts": 1}, out)
+    with job.open() as running:
+        tokenizer, tokens = job.tokenize(running)
+        vocabulary = Vocabulary(tokenizer.vocab, tokenizer.begin, sentence_end(sentences, tokenizer.newline))
+        record = CountRecord(order, sentences, len(tokens), tokenizer.vocab, tuple(map(str, sources)))
+        with progress(f"counting {order}-grams on {engine}", 2, "stages") as advance:
+            count_windows(running, job.stages, tokens, order, vocabulary, advance)
+            running.open_parquet("counted", job.stages.rows(level_name(order)))
+            write_count_folder(running, "counted", record, tokenizer, out)
+            advance(1)
     job.close(finished=True)
     return CountFolder(out, record, tokenizer)
 

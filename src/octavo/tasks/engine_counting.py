@@ -1,6 +1,8 @@
 """Fit a model to counts that an engine made: which engine serves, the stages of the job, and the model in the end.
 
-tokens      the text's token ids, in a file          (the tokenizer beside it)
+text        what was unpacked here, where others can read it
+vocabulary  the tokenizer, see `text.relational_tokens`
+tokens      the text's token ids, in files
 order...    the counts, see `models.ngram.relational`
 """
 
@@ -11,20 +13,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from octavo.engines import check_engine, has_engine
 from octavo.engines.choice import EngineChoice
+from octavo.engines.engine import Engine
 from octavo.engines.stages import Stages, stages_folder
 from octavo.errors import UserError
 from octavo.io.memory import available
 from octavo.models.ngram.counting import MOST_TOKENS
 from octavo.models.spec import EngineFit, Fitted
 from octavo.tasks.corpus import COUNTING_BYTES_PER_TOKEN, MAX_BYTES_IN_MEMORY, TextConfig
-from octavo.text import Corpus, Split, Tokenizer, TokenStore, learn_and_tokenize, load_tokenizer, save_tokenizer
-from octavo.text.token_store import id_type, map_ids
+from octavo.text import Corpus, Split, Tokenizer
+from octavo.text.relational_tokens import learn_and_tokenize_parts
+from octavo.text.text_parts import TextParts, copy_split, parts_of_sources, parts_of_split
+from octavo.text.token_shards import TokenShards
 
-TOKENS, IDS, TOKENIZER = "tokens", "ids.bin", "tokenizer.json"
+TEXT = "text"
+Opened = Corpus | TextParts  # a text that this process reads, or one that only its parts' readers do
 
 
 @dataclass(frozen=True)
@@ -52,35 +56,41 @@ class CountingJob:
     config: EngineConfig
     stages: Stages
     out: Path | None
+    opened: Opened
+    text: TextConfig
 
     @classmethod
-    def of_text(cls, config: EngineConfig, corpus: Corpus, text: TextConfig, job: Mapping[str, Any],
+    def of_text(cls, config: EngineConfig, opened: Opened, text: TextConfig, job: Mapping[str, Any],
                 out: Path | None) -> CountingJob:  # fmt: skip
         """The job of counting a text; stages that a killed one of the same text and settings left are taken over."""
-        read = {"text": corpus.train.sha256, "tokenizer": [text.tokenizer, text.tokenizer_options()]}
-        return cls(config, Stages(stages_folder(out), {**read, **job}), out)
+        known = opened.train.sha256 if isinstance(opened, Corpus) else opened.identity
+        read = {"text": known, "tokenizer": [text.tokenizer, text.tokenizer_options()]}
+        return cls(config, Stages(stages_folder(out), {**read, **job}), out, opened, text)
 
-    def tokenize(self, corpus: Corpus, text: TextConfig) -> tuple[Tokenizer, TokenStore]:
-        """The first stage: the tokenizer, learnt on the training part, and its tokens in a file."""
+    def open(self) -> Engine:
+        """The engine; where memory may serve in the end, the one that tokenises until then."""
+        return self.config.open(self.stages.folder, "duckdb" if self.config.engine == "auto" else "")
 
-        def make(folder: Path) -> None:
-            folder.mkdir()
-            tokenizer, _ = learn_and_tokenize(text.tokenizer, corpus, folder / IDS, **text.tokenizer_options())
-            save_tokenizer(tokenizer, folder / TOKENIZER)
+    def tokenize(self, engine: Engine) -> tuple[Tokenizer, TokenShards]:
+        """The first stages: the tokenizer, learnt on the training part, and its tokens in files."""
+        options = self.text.tokenizer_options()
+        tokenizer, tokens = learn_and_tokenize_parts(engine, self.stages, self._parts(), self.text.tokenizer, options)
+        self.stages.remove(TEXT)
+        return tokenizer, tokens
 
-        self.stages.run(TOKENS, make)
-        folder = self.stages.rows(TOKENS)
-        tokenizer = load_tokenizer(folder / TOKENIZER)
-        ids_N = map_ids(folder / IDS, id_type(tokenizer))
-        return tokenizer, TokenStore(ids_N, np.zeros(0, np.int64))
+    def _parts(self) -> TextParts:
+        if not isinstance(self.opened, Corpus):
+            return self.opened
+        split = self.opened.train
+        if split.text.path is None:
+            self.stages.run(TEXT, lambda folder: copy_split(split, folder))
+        return parts_of_split(split, self.stages.rows(TEXT))
 
-    def fit(self, engine: str, fit: EngineFit, config: Any, tokenizer: Tokenizer) -> Fitted:
+    def fit(self, engine: Engine, fit: EngineFit, config: Any, tokenizer: Tokenizer, tokens: TokenShards) -> Fitted:
         """The model, its tables mapped from files of the stages."""
-        ids = self.stages.rows(TOKENS) / IDS
         resumed = ", ".join(self.stages.resumed)
         notes = [f"went on from the finished stages {resumed}"] if resumed else []
-        with self.config.open(self.stages.folder, engine) as running:
-            fitted = fit(running, self.stages, ids, config, tokenizer)
+        fitted = fit(engine, self.stages, Path(tokens.folder), config, tokenizer)
         return fitted._replace(notes=[*notes, *fitted.notes])
 
     def close(self, finished: bool) -> None:
@@ -111,8 +121,13 @@ def engine_of(counting: EngineConfig) -> str:
     return name
 
 
-def open_whole(sources: Sequence[str], text: TextConfig) -> Corpus:
-    """A corpus of which nothing is held out, unless it is named: a model of its counts is measured on another text."""
+def open_whole(sources: Sequence[str], text: TextConfig) -> Opened:
+    """A text of which nothing is held out, unless it is named: a model of its counts is measured on another text.
+
+    Files are not read here, but by those who have parts of them; what only this process can read is unpacked.
+    """
+    if parts := parts_of_sources(sources, text.field, text.reading_errors(), text.encoding, text.preprocess):
+        return parts
     corpus = text.open(list(sources))
     if text.valid:
         return corpus

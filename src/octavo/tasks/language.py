@@ -135,14 +135,15 @@ class LanguageTask(Task[Run, LanguageData]):
     def _fit_by_engine(self, recipe: Recipe, data: LanguageData, job: CountingJob) -> tuple[Run, Rows]:
         fit = find_spec(recipe.model).fit_by_engine
         assert fit is not None
-        tokenizer, store = job.tokenize(data.corpus, recipe.settings)
-        engine = job.config.choose(len(store))
-        if engine == "memory":
-            x_N = store_tensor(store, pick_device(recipe.device))
-            fitted = fit_counts(recipe.model, x_N, recipe.config, tokenizer, recipe.seed)
-        else:
-            fitted = job.fit(engine, fit, recipe.config, tokenizer)
-        record = {"train_tokens": len(store), "notes": [*data.corpus.notes, *fitted.notes], "engine": engine}
+        with job.open() as running:
+            tokenizer, tokens = job.tokenize(running)
+            engine = job.config.choose(len(tokens))
+            if engine == "memory":
+                x_N = store_tensor(tokens.load(), pick_device(recipe.device))
+                fitted = fit_counts(recipe.model, x_N, recipe.config, tokenizer, recipe.seed)
+            else:
+                fitted = job.fit(running, fit, recipe.config, tokenizer, tokens)
+        record = {"train_tokens": len(tokens), "notes": [*data.corpus.notes, *fitted.notes], "engine": engine}
         return Run(fitted.model.cpu(), tokenizer, record), fitted.history
 
     def _learn_tokens(self, recipe: Recipe, data: LanguageData) -> tuple[Tokenizer, TokenStore]:

@@ -68,6 +68,20 @@ def rechunk(chunks: Iterable[Chunk], split_point: Callable[[bytes], int]) -> Ite
         yield Chunk(b"".join(parts), starts)
 
 
+def equal_chunks(chunks: Iterable[Chunk], size: int) -> Iterator[Chunk]:
+    """The same text in chunks of so many bytes, but for the last."""
+    held = Chunk(b"")
+    for chunk in chunks:
+        starts = np.concatenate([held.starts, chunk.starts + len(held.data)])
+        data = held.data + chunk.data
+        whole = len(data) - len(data) % size
+        for at in range(0, whole, size):
+            yield Chunk(data[at : at + size], starts[(starts >= at) & (starts < at + size)] - at)
+        held = Chunk(data[whole:], starts[starts >= whole] - whole)
+    if held.data:
+        yield held
+
+
 def thread_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int = THREADS) -> Iterator[Result]:
     """`map` over threads: results in the items' order, and never more than a few items under way."""
     waiting: deque[Future[Result]] = deque()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from octavo.config import no_such_setting
 from octavo.errors import UserError
 from octavo.io.encoding import UTF8
 from octavo.io.progress import progress
@@ -21,7 +20,7 @@ from octavo.text.preprocess import apply, check_steps
 from octavo.text.reading import Errors
 from octavo.text.token_store import TokenStore, in_file, in_memory
 from octavo.text.tokenizers.base import Tokenizer
-from octavo.text.tokenizers.registry import load_tokenizer, tokenizer_class, tokenizer_settings
+from octavo.text.tokenizers.registry import load_given, tokenizer_class, tokenizer_settings
 from octavo.text.tokenizers.token_bytes import Tokens
 
 
@@ -109,7 +108,7 @@ def tokenize(split: Split, tokenizer: Tokenizer, out: str | Path | None = None) 
 def learn_tokenizer(name: str, corpus: Corpus, **options: Any) -> Tokenizer:
     """Learn a tokenizer on the training part; a `name` that ends in .json is a file to load instead."""
     if name.endswith(".json"):
-        return _load(name, options)
+        return load_given(name, options)
     settings = tokenizer_settings(name, options)
     return tokenizer_class(name).learn(_with_progress(corpus.train, "learning tokens"), settings)
 
@@ -119,18 +118,12 @@ def learn_and_tokenize(
 ) -> tuple[Tokenizer, TokenStore]:
     """A tokenizer, learnt or loaded, and the training part's tokens."""
     if name.endswith(".json"):
-        tokenizer = _load(name, options)
+        tokenizer = load_given(name, options)
         return tokenizer, tokenize(corpus.train, tokenizer, out)
     settings = tokenizer_settings(name, options)
     chunks = partial(_with_progress, corpus.train, "tokenizing")
     tokenizer, tokens = tokenizer_class(name).learn_and_encode(chunks, settings)
     return tokenizer, _stored(tokens, tokenizer, out)
-
-
-def _load(path: str, options: Mapping[str, Any]) -> Tokenizer:
-    if options:
-        raise no_such_setting(f"the tokenizer {path}", next(iter(options)), ())
-    return load_tokenizer(path)
 
 
 def _cut_place(text: Text) -> int:

@@ -38,6 +38,7 @@ class Text:
     size: int  # bytes
     starts: Starts
     notes: tuple[str, ...] = ()  # what the user may want to know of how it was read
+    path: Path | None = None  # of the user's own file
 
     def __post_init__(self) -> None:
         weakref.finalize(self, self.file.close)  # it stays open until the text is gone
@@ -59,10 +60,11 @@ class Split:
     @property
     def documents(self) -> int:
         """Its number of documents."""
-        return len(self._starts)
+        return len(self.starts)
 
     @cached_property
-    def _starts(self) -> Starts:
+    def starts(self) -> Starts:
+        """Where its documents begin."""
         starts = self.text.starts
         inside = starts[(starts > self.start) & (starts < self.end)]
         return np.concatenate([[0], inside - self.start])
@@ -82,8 +84,8 @@ class Split:
             data = read_at(self.text.file.fileno(), size, self.start + offset)
             if len(data) != size:
                 raise UserError(f"{self.text.name} became shorter while it was read; leave it alone and run it again")
-            first, last = np.searchsorted(self._starts, [offset, offset + size])
-            yield Chunk(data, self._starts[first:last] - offset)
+            first, last = np.searchsorted(self.starts, [offset, offset + size])
+            yield Chunk(data, self.starts[first:last] - offset)
 
     def read(self) -> bytes:
         """All of its bytes at once."""
@@ -130,12 +132,25 @@ def _load(
     if own and errors != "replace" and not steps and encoding == UTF8:
         path = files[0]  # the user's own file, checked once from end to end
         size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
-        text = Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64), tuple(notes))  # noqa: SIM115  it closes it
+        text = Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64), tuple(notes), path)  # noqa: SIM115  it closes it
     else:
         text = _unpacked(files, field, errors, steps, encoding, notes)
     if not text.size:
         raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: a corpus needs at least 2 bytes")
     return text
+
+
+def source_files(sources: Sequence[str], errors: Errors = "strict", encoding: str = UTF8) -> list[Path] | None:
+    """The files of a source; None where some are no files of this machine, or a pipe, which can be read once."""
+    if any(name == STDIN or (is_address(name) and not Path(name).exists()) for name in sources):
+        return None
+    files, _ = list_files(_resolve(list(sources), [], Path()), errors, encoding)
+    return files if all(path.is_file() for path in files) else None
+
+
+def documents_of(path: Path, field: str, errors: Errors, steps: tuple[str, ...], encoding: str) -> Iterator[Chunk]:
+    """The documents of one file after the preprocessing steps, in chunks."""
+    return _stepped(read_documents(path, field, errors, encoding), steps)
 
 
 def _note_encoding(path: Path) -> str:
@@ -200,7 +215,7 @@ def _unpacked(
     with ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile())
         for path in files:
-            for chunk in _stepped(read_documents(path, field, errors, encoding), steps):
+            for chunk in documents_of(path, field, errors, steps, encoding):
                 _write(file, chunk.data)
                 starts.append(chunk.starts + size)
                 size += len(chunk.data)

@@ -84,7 +84,9 @@ def _as_utf8(blocks: Iterator[bytes], name: str, errors: Errors, encoding: str) 
     return blocks if encoding == UTF8 else converted(blocks, encoding, name, errors == "replace")
 
 
-def checked(chunks: Iterable[bytes], name: str, errors: Errors = "strict", sniff: bool = True) -> Iterator[bytes]:
+def checked(
+    chunks: Iterable[bytes], name: str, errors: Errors = "strict", sniff: bool = True, offset: int = 0
+) -> Iterator[bytes]:
     """The chunks as UTF-8: what is not is refused with its place, replaced by U+FFFD, or let through.
 
     With `sniff`, what looks like UTF-16 is refused; a tokenizer's own bytes never are that, whatever they look like.
@@ -92,11 +94,13 @@ def checked(chunks: Iterable[bytes], name: str, errors: Errors = "strict", sniff
     if errors == "raw":
         yield from chunks
         return
-    carry, offset = b"", 0
+    carry, begin = b"", offset
     for chunk in chunks:
         data = carry + chunk
         head = data[:SNIFFED_BYTES]
-        if sniff and not offset and 0 in head and guess_encoding(head):  # UTF-16 of ASCII is UTF-8 too, with many zeros
+        if (
+            sniff and offset == begin and 0 in head and guess_encoding(head)
+        ):  # UTF-16 of ASCII is UTF-8 too, with many zeros
             raise wrong_encoding(name, head)
         if data.isascii():
             yield data

@@ -9,33 +9,28 @@ M rows, V vocabulary, W words that occur.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.config import from_json
 from octavo.engines.engine import Engine
 from octavo.errors import UserError
 from octavo.exchange.arpa import token_names
-from octavo.io.files import whole_folder, write_text
-from octavo.io.json_text import read_json_file
+from octavo.io.files import whole_folder
+from octavo.models.ngram.counts_record import check_addable, check_files, read_counts_record, write_counts_record
 from octavo.models.ngram.level_files import read_batches
 from octavo.models.ngram.packed_keys import KeyLayout
-from octavo.text.token_store import fingerprint
 from octavo.text.tokenizers.base import Tokenizer
-from octavo.text.tokenizers.registry import load_tokenizer, save_tokenizer
 from octavo.training.cooccurrences import EXACT, CooccurrenceConfig
 
-RECORD, PAIRS, WORDS, TOKENIZER = "cooccurrences.json", "pairs", "words.parquet", "tokenizer.json"
+RECORD, PAIRS, WORDS = "cooccurrences.json", "pairs", "words.parquet"
 GLOVE_VOCAB, GLOVE_RECORDS = "vocab.txt", "cooccurrence.bin"
 GLOVE_RECORD = np.dtype([("w1", "<i4"), ("w2", "<i4"), ("weight", "<f8")])  # 16 bytes, as GloVe's programs read them
 NUMBERS = ("int32", "int64", "double")  # the types of the columns
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -110,20 +105,9 @@ def is_cooccurrence_folder(path: Path) -> bool:
 
 def read_cooccurrence_folder(path: Path) -> CooccurrenceFolder:
     """The folder's record and tokenizer; what is foreign or damaged is refused."""
-    if not is_cooccurrence_folder(path):
-        raise UserError(
-            f"{path} is no folder of co-occurrences: it has no {RECORD}; "
-            "octavo count cooccurrences TEXT --out FOLDER makes one"
-        )
-    values = read_json_file(path / RECORD, "count again")
-    if not isinstance(values, dict) or values.get("format") != FORMAT or not isinstance(values.get("counts"), dict):
-        known = values.get("format") if isinstance(values, dict) else None
-        raise UserError(f"{path / RECORD} is of format {known!r}, this octavo reads {FORMAT}; count again")
-    record = from_json(CooccurrenceRecord, values["counts"])
-    tokenizer = load_tokenizer(path / TOKENIZER)
-    has_rows = list((path / PAIRS).glob("*.parquet")) and (path / WORDS).is_file()
-    if tokenizer.vocab != record.vocab or not has_rows or record.scale != record.config.scale:
-        raise UserError(f"{path} is damaged: its files do not fit each other; count again")
+    what = f"co-occurrences: it has no {RECORD}; octavo count cooccurrences {{}}"
+    record, tokenizer = read_counts_record(path, RECORD, CooccurrenceRecord, PAIRS, what)
+    check_files(path, (path / WORDS).is_file() and record.scale == record.config.scale)
     return CooccurrenceFolder(path, record, tokenizer)
 
 
@@ -150,9 +134,7 @@ def write_cooccurrence_folder(
                 pairs += len(key_M)
         words = {"id": word_W.astype(np.int32), "word": [names[word] for word in word_W], "count": count_V[word_W]}
         pyarrow.parquet.write_table(pyarrow.table(words), folder / WORDS)
-        save_tokenizer(tokenizer, folder / TOKENIZER)
-        values = asdict(record) | {"pairs": pairs}
-        write_text(folder / RECORD, json.dumps({"format": FORMAT, "counts": values}, indent=1) + "\n")
+        write_counts_record(folder, RECORD, replace(record, pairs=pairs), tokenizer)
         if binary:
             write_glove_files(folder, count_V, names)
     return read_cooccurrence_folder(path)
@@ -206,14 +188,4 @@ def check_rows(engine: Engine, table: str, folder: CooccurrenceFolder) -> None:
 
 def check_same_kind(folders: Sequence[CooccurrenceFolder]) -> None:
     """Refuse to add counts of different things."""
-    first = folders[0]
-    for other in folders[1:]:
-        for name in ("window", "symmetric", "distance_weighting", "sentences"):
-            ours, theirs = getattr(first.record, name), getattr(other.record, name)
-            if ours != theirs:
-                raise UserError(f"counts to add must have one {name}: {first.path} has {ours}, {other.path} {theirs}")
-        if fingerprint(other.tokenizer) != fingerprint(first.tokenizer):
-            raise UserError(
-                f"counts to add must be of one tokenizer: {first.path} and {other.path} have two; count the second "
-                f"text with --tokenizer {first.path / TOKENIZER}"
-            )
+    check_addable(folders, ("window", "symmetric", "distance_weighting", "sentences"))

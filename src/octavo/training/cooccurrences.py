@@ -15,7 +15,6 @@ N tokens, B places of a batch, V vocabulary, M rows.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.config import Range, check_ranges
-from octavo.engines.engine import Engine
+from octavo.engines.engine import Engine, integer_schema
 from octavo.engines.stages import Stages
 from octavo.errors import UserError
 from octavo.io.progress import Advance
 from octavo.models.ngram.packed_keys import KeyLayout
-from octavo.models.ngram.relational import TokenFile, windows_schema
+from octavo.models.ngram.relational import windows_schema
+from octavo.text.token_shards import TokenShards, finish_shards, open_part, write_shard
 from octavo.text.tokenizers.base import Tokenizer
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ COPY_TOKENS = 1 << 22  # read and written at once
 MOST_TOTAL = (1 << 63) - 1  # of what the engines add up
 EXACT = 1 << 53  # integers up to here are exact as 64-bit floats
 PAIRS, SORTED, WORDS = "pairs", "sorted", "words"
-WORD_IDS, WORD_COUNTS = "ids.bin", "counts.npy"
+WORD_COUNTS, KEPT = "counts.npy", "kept.npy"
+WORD_COLUMNS = ("file", "id", "count")
 
 
 @dataclass(frozen=True)
@@ -92,35 +93,65 @@ def takes_place(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     return is_taken_V
 
 
-def write_words(x_N: NDArray[Any], tokenizer: Tokenizer, end: int | None, folder: Path) -> None:
+def count_words(
+    engine: Engine, stages: Stages, source: TokenShards, tokenizer: Tokenizer, end: int | None
+) -> tuple[TokenShards, NDArray[np.int64]]:
     """The first stage: the tokens that take places, `begin` where a document or a line ends, and each one's count."""
-    folder.mkdir()
-    is_kept_V = takes_place(tokenizer)
-    is_kept_V[tokenizer.begin] = True
-    if end is not None:
-        is_kept_V[end] = True
-    count_V = np.zeros(tokenizer.vocab, np.int64)
-    with open(folder / WORD_IDS, "wb") as file:
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        is_kept_V = takes_place(tokenizer)
+        is_kept_V[tokenizer.begin] = True
+        if end is not None:
+            is_kept_V[end] = True
+        np.save(folder / KEPT, is_kept_V)
+        write = partial(write_words, source=source, begin=tokenizer.begin, end=end, folder=str(folder.absolute()))
+        engine.open_batches("words_read", list(map(str, range(source.files))), write, integer_schema(WORD_COLUMNS))
+        engine.write("SELECT file, id, count FROM words_read", folder / WORDS)
+        engine.open_parquet(WORDS, folder / WORDS)
+        size_F, count_V = np.zeros(source.files, np.int64), np.zeros(tokenizer.vocab, np.int64)
+        for sums, column in ((size_F, "file"), (count_V, "id")):
+            query = f"SELECT {column}, CAST(sum(count) AS BIGINT) FROM {WORDS} GROUP BY {column}"
+            rows = np.array(engine.rows(query), np.int64).reshape(-1, 2)
+            sums[rows[:, 0]] = rows[:, 1]
+        finish_shards(folder, size_F)
+        count_V[tokenizer.begin] = 0
+        np.save(folder / WORD_COUNTS, count_V)
+
+    folder = stages.run(WORDS, make) / "rows"
+    return TokenShards(str(folder.absolute()), source.dtype), np.load(folder / WORD_COUNTS)
+
+
+def write_words(
+    number: str, source: TokenShards, begin: int, end: int | None, folder: str
+) -> Iterator[pyarrow.RecordBatch]:
+    """Write the words of one file of tokens, and count each: also `begin`, so the counts say how many there are."""
+    import pyarrow
+
+    is_kept_V, x_N = np.load(Path(folder, KEPT)), source.shard(int(number))
+    count_V = np.zeros(len(is_kept_V), np.int64)
+
+    def words() -> Iterator[NDArray[Any]]:
         for start in range(0, len(x_N), COPY_TOKENS):
             x_B = np.array(x_N[start : start + COPY_TOKENS])
             x_B = x_B[is_kept_V[x_B]]
             if end is not None:
-                x_B[x_B == end] = tokenizer.begin
-            count_V += np.bincount(x_B, minlength=len(count_V))
-            file.write(np.ascontiguousarray(x_B).data)
-    count_V[tokenizer.begin] = 0
-    np.save(folder / WORD_COUNTS, count_V)
+                x_B[x_B == end] = begin
+            np.add(count_V, np.bincount(x_B, minlength=len(count_V)), out=count_V)
+            yield x_B
+
+    write_shard(folder, int(number), words(), source.dtype)
+    (word_W,) = count_V.nonzero()
+    columns = [np.full(len(word_W), int(number)), word_W, count_V[word_W]]
+    yield pyarrow.record_batch(columns, integer_schema(WORD_COLUMNS))
 
 
 def read_neighbours(part: str, config: CooccurrenceConfig, vocab: int, begin: int) -> Iterator[pyarrow.RecordBatch]:
     """The neighbours on the right of the words in a part of a file of words."""
-    about = json.loads(part)
-    x_N = np.memmap(about["path"], about["dtype"], "r", shape=(about["tokens"],))
-    for start in range(about["start"], about["stop"], BATCH_PLACES):
-        places = min(BATCH_PLACES, about["stop"] - start)
-        yield from neighbour_batches(
-            np.asarray(x_N[start : start + places + config.window]), places, config, vocab, begin
-        )
+    words, first, last = open_part(part)
+    for start in range(first, last, BATCH_PLACES):
+        places = min(BATCH_PLACES, last - start)
+        yield from neighbour_batches(words.read(start, start + places + config.window), places, config, vocab, begin)
 
 
 def neighbour_batches(
@@ -169,7 +200,7 @@ def grouped_sql(table: str, layout: KeyLayout) -> str:
 
 
 def count_pairs(
-    engine: Engine, stages: Stages, source: TokenFile, config: CooccurrenceConfig, tokenizer: Tokenizer,
+    engine: Engine, stages: Stages, source: TokenShards, config: CooccurrenceConfig, tokenizer: Tokenizer,
     advance: Advance,
 ) -> None:  # fmt: skip
     """The stages after the words: the sum of each pair, and the sorted table."""

@@ -8,27 +8,22 @@ sentence is also a row of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.config import from_json
 from octavo.engines.engine import Engine
 from octavo.engines.stages import Stages
 from octavo.errors import UserError
-from octavo.io.files import whole_folder, write_text
-from octavo.io.json_text import read_json_file
+from octavo.io.files import whole_folder
 from octavo.models.ngram.counting import Vocabulary
+from octavo.models.ngram.counts_record import check_addable, check_files, read_counts_record, write_counts_record
 from octavo.models.ngram.packed_keys import KeyLayout
 from octavo.models.ngram.relational import level_name, windows_sql
-from octavo.text.token_store import fingerprint
 from octavo.text.tokenizers.base import Tokenizer
-from octavo.text.tokenizers.registry import load_tokenizer, save_tokenizer
 
-RECORD, NGRAMS, TOKENIZER = "counts.json", "ngrams", "tokenizer.json"
-FORMAT = 1
+RECORD, NGRAMS = "counts.json", "ngrams"
 
 
 @dataclass(frozen=True)
@@ -68,16 +63,9 @@ def is_count_folder(path: Path) -> bool:
 
 def read_count_folder(path: Path) -> CountFolder:
     """The folder's record and tokenizer; what is foreign or damaged is refused."""
-    if not is_count_folder(path):
-        raise UserError(f"{path} is no folder of counts: it has no {RECORD}; octavo count TEXT --out FOLDER makes one")
-    values = read_json_file(path / RECORD, "count again")
-    if not isinstance(values, dict) or values.get("format") != FORMAT or not isinstance(values.get("counts"), dict):
-        known = values.get("format") if isinstance(values, dict) else None
-        raise UserError(f"{path / RECORD} is of format {known!r}, this octavo reads {FORMAT}; count again")
-    record = from_json(CountRecord, values["counts"])
-    tokenizer = load_tokenizer(path / TOKENIZER)
-    if tokenizer.vocab != record.vocab or record.order < 1 or not list((path / NGRAMS).glob("*.parquet")):
-        raise UserError(f"{path} is damaged: its files do not fit each other; count again")
+    what = f"counts: it has no {RECORD}; octavo count {{}}"
+    record, tokenizer = read_counts_record(path, RECORD, CountRecord, NGRAMS, what)
+    check_files(path, record.order >= 1)
     return CountFolder(path, record, tokenizer)
 
 
@@ -91,8 +79,7 @@ def write_count_folder(engine: Engine, table: str, record: CountRecord, tokenize
     keys = ", ".join(layout.columns(record.order))
     with whole_folder(path) as folder:
         engine.write(f"SELECT {words}, count FROM {table} ORDER BY {keys}", folder / NGRAMS)
-        save_tokenizer(tokenizer, folder / TOKENIZER)
-        write_text(folder / RECORD, json.dumps({"format": FORMAT, "counts": asdict(record)}, indent=1) + "\n")
+        write_counts_record(folder, RECORD, record, tokenizer)
 
 
 def packed_sql(table: str, layout: KeyLayout, order: int, given: int) -> str:
@@ -132,14 +119,4 @@ def check_rows(engine: Engine, table: str, folder: CountFolder) -> None:
 
 def check_same_kind(folders: Sequence[CountFolder]) -> None:
     """Refuse to add counts of different things."""
-    first = folders[0]
-    for other in folders[1:]:
-        for name in ("order", "sentences"):
-            ours, theirs = getattr(first.record, name), getattr(other.record, name)
-            if ours != theirs:
-                raise UserError(f"counts to add must have one {name}: {first.path} has {ours}, {other.path} {theirs}")
-        if fingerprint(other.tokenizer) != fingerprint(first.tokenizer):
-            raise UserError(
-                f"counts to add must be of one tokenizer: {first.path} and {other.path} have two; count the second "
-                f"text with --tokenizer {first.path / TOKENIZER}"
-            )
+    check_addable(folders, ("order", "sentences"))

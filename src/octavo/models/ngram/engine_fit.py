@@ -11,8 +11,9 @@ from octavo.models.ngram.config import NGramConfig
 from octavo.models.ngram.counting import Vocabulary
 from octavo.models.ngram.level_files import read_orders
 from octavo.models.ngram.model import NGram
-from octavo.models.ngram.relational import TokenFile, count_levels, count_windows
+from octavo.models.ngram.relational import count_levels, count_windows
 from octavo.models.ngram.table_files import fit_tables, takes_whole_orders
+from octavo.text.token_shards import TokenShards
 from octavo.text.token_store import id_type
 from octavo.text.tokenizers.base import Tokenizer
 
@@ -20,18 +21,12 @@ TABLES = "tables"  # the folder of the files that the model's tables are mapped 
 
 
 def fit_tokens(engine: Engine, stages: Stages, tokens: Path, config: NGramConfig, tokenizer: Tokenizer) -> NGram:
-    """Count a file of token ids and estimate the model."""
+    """Count the token ids of a folder of shards and estimate the model."""
     model = NGram(config, tokenizer.vocab, tokenizer.newline)
-    source = token_file(tokens, tokenizer)
+    source = TokenShards(str(tokens.absolute()), id_type(tokenizer).str)
     with progress(f"counting {config.order}-grams on {engine.name}", config.order + 2, "stages") as advance:
         count_windows(engine, stages, source, config.order, vocabulary_of(model), advance)
         return fit_counts(engine, stages, model, advance)
-
-
-def token_file(path: Path, tokenizer: Tokenizer) -> TokenFile:
-    """A file of the tokenizer's ids."""
-    dtype = id_type(tokenizer)
-    return TokenFile(str(path.absolute()), dtype.str, path.stat().st_size // dtype.itemsize)
 
 
 def vocabulary_of(model: NGram) -> Vocabulary:

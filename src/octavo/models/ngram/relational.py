@@ -13,9 +13,7 @@ how many different words follow (`fanout`); the suffixes of the whole (k + 1)-gr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,33 +21,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.engines.engine import Engine
+from octavo.engines.engine import Engine, integer_schema
 from octavo.engines.stages import Stages
 from octavo.io.progress import Advance
 from octavo.models.ngram.counting import Vocabulary
 from octavo.models.ngram.packed_keys import KeyLayout
+from octavo.text.token_shards import TokenShards, open_part
 
 if TYPE_CHECKING:
     import pyarrow
 
 WINDOWS_BATCH = 1 << 19  # windows made at once
-PART_TOKENS = 1 << 22  # tokens that one core of a cluster turns into windows at a time
 COUNTS_OF_COUNTS = "counts_of_counts"
-
-
-@dataclass(frozen=True)
-class TokenFile:
-    """A file of token ids, as `octavo.text.token_store` writes it, in which `begin` opens every sequence."""
-
-    path: str
-    dtype: str
-    tokens: int
-
-    def parts(self) -> list[str]:
-        """Descriptions of parts that can be read by themselves."""
-        starts = range(0, self.tokens, PART_TOKENS)
-        stops = (min(start + PART_TOKENS, self.tokens) for start in starts)
-        return [json.dumps({**asdict(self), "start": a, "stop": b}) for a, b in zip(starts, stops, strict=True)]
 
 
 def level_name(k: int) -> str:
@@ -59,18 +42,15 @@ def level_name(k: int) -> str:
 
 def windows_schema(layout: KeyLayout, order: int) -> pyarrow.Schema:
     """The columns of windows, and of the counts of the highest order."""
-    import pyarrow
-
-    return pyarrow.schema([(name, pyarrow.int64()) for name in (*layout.columns(order), "count")])
+    return integer_schema((*layout.columns(order), "count"))
 
 
 def read_windows(part: str, order: int, vocabulary: Vocabulary) -> Iterator[pyarrow.RecordBatch]:
-    """The windows that begin in a part of a token file."""
-    about = json.loads(part)
-    x_N = np.memmap(about["path"], about["dtype"], "r", shape=(about["tokens"],))
-    for start in range(about["start"], about["stop"], WINDOWS_BATCH):
-        stop = min(start + WINDOWS_BATCH, about["stop"])
-        yield windows_batch(np.asarray(x_N[start : stop + order - 1]), stop - start, order, vocabulary)
+    """The windows that begin in a part of the tokens."""
+    tokens, first, last = open_part(part)
+    for start in range(first, last, WINDOWS_BATCH):
+        stop = min(start + WINDOWS_BATCH, last)
+        yield windows_batch(tokens.read(start, stop + order - 1), stop - start, order, vocabulary)
 
 
 def windows_batch(x_N: NDArray[Any], places: int, order: int, vocabulary: Vocabulary) -> pyarrow.RecordBatch:
@@ -106,7 +86,7 @@ def windows_batch(x_N: NDArray[Any], places: int, order: int, vocabulary: Vocabu
 
 
 def count_windows(
-    engine: Engine, stages: Stages, source: TokenFile, order: int, vocabulary: Vocabulary, advance: Advance
+    engine: Engine, stages: Stages, source: TokenShards, order: int, vocabulary: Vocabulary, advance: Advance
 ) -> None:
     """The first stage: how often each window occurs."""
     layout = KeyLayout(vocabulary.size)

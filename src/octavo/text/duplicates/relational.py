@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from octavo.engines.engine import Engine
+from octavo.engines.engine import Engine, integer_schema
 from octavo.engines.stages import Stages
 from octavo.io.progress import Advance
 from octavo.text.chunks import thread_map
@@ -56,13 +56,6 @@ PAIR_COLUMNS = ("line", "other", "millionths")
 def line_columns(bands: Bands) -> list[str]:
     """The columns of the first stage."""
     return ["line", "hash0", "hash1", *(f"band{i}" for i in range(bands.bands))]
-
-
-def integer_schema(names: Sequence[str]) -> pyarrow.Schema:
-    """Columns of 64-bit integers."""
-    import pyarrow
-
-    return pyarrow.schema([(name, pyarrow.int64()) for name in names])
 
 
 def read_lines(part: str, config: DuplicatesConfig, bands: Bands) -> Iterator[pyarrow.RecordBatch]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from octavo.text.chunks import Chunk, Starts, rechunk, thread_map
 from octavo.text.tokenizers.token_bytes import TokenBytes, Tokens, with_begins
@@ -36,6 +37,10 @@ class Tokenizer(ABC):
     Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass: the options of `learn`
     reads_raw_bytes: ClassVar[bool] = False  # whether files need not be UTF-8
     lossless: bool = True  # decode(encode(data)) == data for all data that encode does not refuse
+    # Whether the last bytes of `data` are enough for `split_point`, so that a text can be cut at any place of its file.
+    splits_locally: bool = False
+    # Whether `learn` is `from_words` of the words that `count_words` counts, so that parts of a text can be counted.
+    learns_words: ClassVar[bool] = False
 
     def __init__(self, token_bytes: Sequence[bytes], begin: int | None = None) -> None:
         """`token_bytes` are the bytes of every id, none of `begin`'s; `begin` is the last id where nothing is said."""
@@ -54,6 +59,16 @@ class Tokenizer(ABC):
         """A tokenizer and the tokens of the text it was learnt from, which `chunks` gives as often as it is called."""
         tokenizer = cls.learn(chunks(), settings)
         return tokenizer, tokenizer.encode_chunks(chunks())
+
+    @classmethod
+    def count_words(cls, chunks: Iterable[Chunk], settings: Any) -> tuple[list[bytes], NDArray[np.int64]]:
+        """The words of a part of a text, each once, and how often each occurs; counts of several parts are added."""
+        raise NotImplementedError(f"{cls.name} does not learn words")
+
+    @classmethod
+    def from_words(cls, words: list[bytes], settings: Any) -> Self:
+        """The tokenizer that knows these words, given by falling count, equal counts in the order of their bytes."""
+        raise NotImplementedError(f"{cls.name} does not learn words")
 
     @property
     def vocab(self) -> int:

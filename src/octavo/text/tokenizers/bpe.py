@@ -75,7 +75,7 @@ class Bpe(Tokenizer):
         self._byte_ids = _byte_ids(parts, ids)
         self._lacking = bytes(byte for byte, number in enumerate(self._byte_ids or ()) if number < 0)
         found = [token["content"] for token in _added(parts) if begin is None or not token.get("special")]
-        self._splittable = _byte_level_pattern(parts) and not any(re.search(r"\s", token) for token in found)
+        self.splits_locally = _byte_level_pattern(parts) and not any(re.search(r"\s", token) for token in found)
         probes = [PROBE, *(token["content"] for token in _added(parts))]
         whole = self._byte_ids is not None and _keeps_all(parts)
         self.lossless = whole and all(self._gives_back(as_bytes(probe)) for probe in probes)
@@ -123,7 +123,7 @@ class Bpe(Tokenizer):
             if INVALID.match(part):
                 yield self._byte_ids[as_bytes(part)[0]]
             elif part:
-                yield from _batches(part) if self._splittable else [part]
+                yield from _batches(part) if self.splits_locally else [part]
 
     def _refuse_lacking(self, data: bytes) -> None:
         """Refuse bytes that the vocabulary has no token for."""
@@ -141,7 +141,7 @@ class Bpe(Tokenizer):
 
     def split_point(self, data: bytes) -> int:
         """0 unless the tokenizer has the byte-level pattern: others need whole documents."""
-        return _last_safe_place(data) if self._splittable else 0
+        return _last_safe_place(data) if self.splits_locally else 0
 
     def huggingface_json(self) -> dict[str, Any]:
         return dict(self._parts)

@@ -18,6 +18,7 @@ class Byte(Tokenizer):
     name = "byte"
     unit = "bytes"
     reads_raw_bytes = True
+    splits_locally = True
 
     def __init__(self) -> None:
         super().__init__([*(bytes([b]) for b in range(BYTES)), b""])

@@ -14,7 +14,14 @@ from octavo.config import Count, check_ranges
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk, Starts, rechunk
 from octavo.text.tokenizers.base import KIND, Tokenizer
-from octavo.text.tokenizers.token_bytes import BYTES, Offsets, Tokens, byte_fallback, with_begins
+from octavo.text.tokenizers.token_bytes import (
+    BYTES,
+    Offsets,
+    Tokens,
+    byte_fallback,
+    starts_inside_character,
+    with_begins,
+)
 
 CODE_POINTS = 0x110000
 ESCAPED = 0xDC00  # Python's surrogateescape decodes an undecodable byte b to code point ESCAPED + b, b >= 128
@@ -37,6 +44,7 @@ class Char(Tokenizer):
     name = "char"
     unit = "characters"
     Settings = CharSettings
+    splits_locally = learns_words = True
 
     def __init__(self, characters: str) -> None:
         super().__init__([*(bytes([b]) for b in range(BYTES)), *(c.encode() for c in characters), b""])
@@ -48,12 +56,18 @@ class Char(Tokenizer):
     @classmethod
     def learn(cls, chunks: Iterable[Chunk], settings: CharSettings | None = None) -> Char:
         """Know every character that occurs at least `min_count` times."""
-        min_count = (settings or CharSettings()).min_count
-        counts = np.zeros(CODE_POINTS, np.int64)
-        for chunk in rechunk(chunks, character_boundary):
-            counts += np.bincount(_code_points(chunk.data), minlength=CODE_POINTS)
-        counts[0xD800:0xE000] = 0  # what surrogateescape made of bytes that are no characters
-        return cls("".join(map(chr, np.flatnonzero(counts >= min_count).tolist())))
+        counts = _count(chunks)
+        return cls("".join(map(chr, np.flatnonzero(counts >= (settings or CharSettings()).min_count).tolist())))
+
+    @classmethod
+    def count_words(cls, chunks: Iterable[Chunk], settings: CharSettings) -> tuple[list[bytes], NDArray[np.int64]]:
+        counts = _count(chunks)
+        points = np.flatnonzero(counts)
+        return [chr(point).encode() for point in points.tolist()], counts[points]
+
+    @classmethod
+    def from_words(cls, words: list[bytes], settings: CharSettings) -> Char:
+        return cls("".join(sorted(word.decode() for word in words)))
 
     def encode(self, data: bytes) -> Tokens:
         return self._tokens(_code_points(data))[0]
@@ -105,6 +119,18 @@ def character_boundary(data: bytes) -> int:
     """The length of `data` without the unfinished UTF-8 character at its end, if there is one."""
     tail = data[-3:]  # the longest unfinished character; beginning inside another one does no harm
     return len(data) - len(tail) + codecs.utf_8_decode(tail, "surrogateescape", False)[1]
+
+
+def _count(chunks: Iterable[Chunk]) -> NDArray[np.int64]:
+    """How often each code point occurs."""
+    counts = np.zeros(CODE_POINTS, np.int64)
+    for chunk in rechunk(chunks, character_boundary):
+        # Bytes that two documents have at their border are no character, though they look like one when joined.
+        apart = starts_inside_character(chunk.data, chunk.starts)
+        for data in chunk.documents() if apart else [chunk.data]:
+            counts += np.bincount(_code_points(data), minlength=CODE_POINTS)
+    counts[0xD800:0xE000] = 0  # what surrogateescape made of bytes that are no characters
+    return counts
 
 
 def _code_points(data: bytes) -> NDArray[np.uint32]:

@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from octavo.config import Count, Length, check_ranges
 from octavo.errors import UserError
@@ -46,6 +47,7 @@ class ClosedVocabulary(Tokenizer):
     unit = "words"
     Settings = ClosedSettings
     lossless = False
+    splits_locally = learns_words = True
 
     def __init__(self, words: Sequence[str]) -> None:
         _check(words)
@@ -60,17 +62,20 @@ class ClosedVocabulary(Tokenizer):
     @classmethod
     def learn(cls, chunks: Iterable[Chunk], settings: ClosedSettings | None = None) -> ClosedVocabulary:
         """Know the words that are UTF-8 and occur at least `min_count` times, at most `vocab_size` of them."""
-        counts: Counter[bytes] = Counter()
-        for chunk in rechunk(chunks, last_space):
-            for document in chunk.documents():
-                counts.update(document.split())
-        settings = settings or ClosedSettings()
-        for mark in (BEGIN, END, *UNKNOWNS):
-            counts.pop(mark.encode(), None)
+        counts, settings = _count(chunks), settings or ClosedSettings()
         known = sorted((word for word, count in counts.items() if count >= settings.min_count),
                        key=lambda word: (-counts[word], word))[: settings.vocab_size]  # fmt: skip
-        words = {word.decode("utf-8", "replace") for word in known}
-        return cls([*sorted(words), END, UNKNOWN, BEGIN])
+        return cls.from_words(known, settings)
+
+    @classmethod
+    def count_words(cls, chunks: Iterable[Chunk], settings: ClosedSettings) -> tuple[list[bytes], NDArray[np.int64]]:
+        counts = _count(chunks)
+        return list(counts), np.fromiter(counts.values(), np.int64, len(counts))
+
+    @classmethod
+    def from_words(cls, words: list[bytes], settings: ClosedSettings) -> ClosedVocabulary:
+        known = {word.decode("utf-8", "replace") for word in words}
+        return cls([*sorted(known), END, UNKNOWN, BEGIN])
 
     @property
     def words(self) -> list[str]:
@@ -104,6 +109,17 @@ class ClosedVocabulary(Tokenizer):
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UserError("a closed tokenizer's 'words' must be a list of strings")
         return cls(words)
+
+
+def _count(chunks: Iterable[Chunk]) -> Counter[bytes]:
+    """How often each word occurs; marks that stand in the text are none."""
+    counts: Counter[bytes] = Counter()
+    for chunk in rechunk(chunks, last_space):
+        for document in chunk.documents():
+            counts.update(document.split())
+    for mark in (BEGIN, END, *UNKNOWNS):
+        counts.pop(mark.encode(), None)
+    return counts
 
 
 def last_space(data: bytes) -> int:

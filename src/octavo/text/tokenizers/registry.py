@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from octavo.config import configs_from
+from octavo.config import configs_from, no_such_setting
 from octavo.errors import UserError, did_you_mean
 from octavo.io.files import whole_file
 from octavo.io.json_text import read_json_file
@@ -55,6 +55,13 @@ def load_tokenizer(source: Mapping[str, Any] | str | Path) -> Tokenizer:
         return _from_values(dict(source), "this JSON")
     values = read_json_file(source, "make the tokenizer again")
     return _from_values(values, str(source))
+
+
+def load_given(path: str, options: Mapping[str, Any]) -> Tokenizer:
+    """A tokenizer that is not learnt; it takes no settings."""
+    if options:
+        raise no_such_setting(f"the tokenizer {path}", next(iter(options)), ())
+    return load_tokenizer(path)
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:

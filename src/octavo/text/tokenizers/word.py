@@ -71,6 +71,7 @@ class Word(Tokenizer):
     name = "word"
     unit = "words"
     Settings = WordSettings
+    splits_locally = learns_words = True
 
     def __init__(self, words: list[bytes], settings: WordSettings | None = None) -> None:
         super().__init__([*(bytes([b]) for b in range(BYTES)), *words, b""])
@@ -104,6 +105,16 @@ class Word(Tokenizer):
             weakref.finalize(tokens, spool.close)
             stack.pop_all()  # from here on the file is the tokens' to close
         return word, tokens
+
+    @classmethod
+    def count_words(cls, chunks: Iterable[Chunk], settings: WordSettings) -> tuple[list[bytes], NDArray[np.int64]]:
+        table, counts = _count(chunks, settings.split, None)
+        known = np.flatnonzero((table.lengths > 1) & (table.lengths <= MAX_WORD_BYTES))
+        return table.words(known), counts[known]
+
+    @classmethod
+    def from_words(cls, words: list[bytes], settings: WordSettings) -> Word:
+        return cls(words, settings)
 
     def encode(self, data: bytes) -> Tokens:
         if len(data) <= CHUNK_BYTES:

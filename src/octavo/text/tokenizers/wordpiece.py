@@ -49,6 +49,7 @@ class WordPiece(Tokenizer):
     unit = "WordPiece tokens"
     Settings = WordPieceSettings
     lossless = False
+    splits_locally = True
 
     def __init__(self, parts: dict[str, Any]) -> None:
         """`parts` is the content of a `tokenizer.json`; its padding, truncation and post-processing are left out."""
