@@ -49,6 +49,8 @@ def complete(program: Sequence[str] | str, folder: Path, environment: Mapping[st
     """As `subprocess.run`: a command of octavo, or Python code, in a process of its own, whose streams are captured."""
     with tempfile.TemporaryDirectory() as name:
         streams = [Path(name, stream) for stream in ("out", "err")]
+        for stream in streams:
+            stream.touch()  # also for a process that dies before it begins
         process = FORK.Process(target=_run_captured, args=(program, folder, dict(environment), streams))
         process.start()
         process.join(seconds)
@@ -64,7 +66,7 @@ def _run_captured(
     program: Sequence[str] | str, folder: Path, environment: dict[str, str], streams: Sequence[Path]
 ) -> None:
     for number, stream in enumerate(streams, 1):
-        os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT), number)
+        os.dup2(os.open(stream, os.O_WRONLY), number)
     os.environ.clear()
     os.chdir(folder)
     if isinstance(program, str):
