@@ -15,6 +15,13 @@ from textwrap import shorten
 import pytest
 from filelock import FileLock
 
+# Modules with single long tests, or with fixtures that take long, which each process that has a test of it would make.
+LONGEST = (
+    "test_readme.py", "test_site.py", "test_torture.py", "test_torture_files.py", "test_release.py",
+    "test_tutorial_notebooks.py", "test_distributed.py", "test_old_runs.py", "test_crashes.py", "test_docs_commands.py",
+    "test_plugin.py", "test_notebooks.py",
+)  # fmt: skip
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # The tests' tensors are small: a second thread costs more in waiting than it saves.
@@ -22,8 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test comes first, so that no process waits for it at the end."""
-    items.sort(key=lambda item: item.path.name != "test_readme.py")
+    """The longest modules come first: at the end a process takes over tests of another, which must be short ones."""
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from octavo.engines import ENGINES
@@ -54,43 +55,54 @@ def imports(tree: ast.AST, needed: bool = True) -> Iterator[tuple[str, bool]]:
             yield from ((alias.name, at_once) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module, at_once
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and _name(node.func).endswith("import_module"):
             yield from ((str(one.value), False) for one in node.args if isinstance(one, ast.Constant))
         yield from imports(node, at_once)
 
 
+def _name(function: ast.expr) -> str:
+    return getattr(function, "attr", "") or getattr(function, "id", "")
+
+
+@cache
+def imports_by_file() -> dict[str, list[tuple[str, bool]]]:
+    files = sorted((ROOT / "src" / "octavo").rglob("*.py"))
+    return {str(file.relative_to(ROOT)): [*imports(ast.parse(file.read_text(encoding="utf-8")))] for file in files}
+
+
+@cache
 def foreign_imports() -> dict[str, dict[str, bool]]:
     """The distributions that the source imports: for each, the files, and whether they need it at once."""
     found: dict[str, dict[str, bool]] = defaultdict(dict)
-    for file in sorted((ROOT / "src" / "octavo").rglob("*.py")):
-        for module, at_once in imports(ast.parse(file.read_text(encoding="utf-8"))):
+    for where, modules in imports_by_file().items():
+        for module, at_once in modules:
             name = module.split(".")[0]
             if name not in sys.stdlib_module_names and name != "octavo":
                 files = found[DISTRIBUTIONS.get(name, name).lower()]
-                where = str(file.relative_to(ROOT))
                 files[where] = files.get(where, False) or at_once
     return dict(found)
 
 
-FOUND = foreign_imports()
 EXTRAS = {name for extra in PROJECT["optional-dependencies"] for name in declared(extra)}
 OF_USERS = {name for extra in set(PROJECT["optional-dependencies"]) - EXTRAS_FOR_PEOPLE for name in declared(extra)}
 
 
 def test_the_source_is_really_read() -> None:
-    assert {"torch", "numpy", "jinja2", "pillow", "sacrebleu"} <= set(FOUND)
+    assert {"torch", "numpy", "jinja2", "pillow", "sacrebleu"} <= set(foreign_imports())
 
 
 def test_every_import_is_declared() -> None:
     assert {
-        name: sorted(files) for name, files in FOUND.items() if name not in declared() | EXTRAS | set(UNDECLARED)
+        name: sorted(files)
+        for name, files in foreign_imports().items()
+        if name not in declared() | EXTRAS | set(UNDECLARED)
     } == {}
 
 
 def test_what_a_module_needs_at_once_is_a_dependency_and_no_extra() -> None:
     missing = {
         name: where
-        for name, files in FOUND.items()
+        for name, files in foreign_imports().items()
         if name not in declared() | set(UNDECLARED)
         and (where := sorted({where for where, at_once in files.items() if at_once} - LOADED_ON_REQUEST))
     }
@@ -100,21 +112,18 @@ def test_what_a_module_needs_at_once_is_a_dependency_and_no_extra() -> None:
 def test_no_module_imports_one_that_is_loaded_on_request() -> None:
     modules = {where.removeprefix("src/").removesuffix(".py").replace("/", ".") for where in LOADED_ON_REQUEST}
     named = {
-        (str(file.relative_to(ROOT)), module)
-        for file in sorted((ROOT / "src" / "octavo").rglob("*.py"))
-        for module, _ in imports(ast.parse(file.read_text(encoding="utf-8")))
-        if module in modules
+        (where, module) for where, imported in imports_by_file().items() for module, _ in imported if module in modules
     }
     assert named == set()
 
 
 def test_what_only_some_functions_need_is_a_dependency_or_an_extra_for_users() -> None:
-    assert set(FOUND) - declared() - OF_USERS - set(UNDECLARED) == set()
+    assert set(foreign_imports()) - declared() - OF_USERS - set(UNDECLARED) == set()
 
 
 def test_nothing_is_declared_that_nothing_imports() -> None:
-    assert declared() - set(FOUND) == set()
-    assert OF_USERS - set(FOUND) - set(UNDECLARED) == set()
+    assert declared() - set(foreign_imports()) == set()
+    assert OF_USERS - set(foreign_imports()) - set(UNDECLARED) == set()
 
 
 def test_what_users_can_add_the_developers_have() -> None:
@@ -129,6 +138,6 @@ def test_the_development_environment_has_every_dependency_at_an_exact_version() 
 
 
 def test_the_reasons_for_exceptions_still_hold() -> None:
-    assert {"triton", "pandas"} <= set(FOUND)
+    assert {"triton", "pandas"} <= set(foreign_imports())
     assert "tensorboard" in declared("tensorboard")
-    assert "tensorboard" not in FOUND
+    assert "tensorboard" not in foreign_imports()

@@ -39,6 +39,7 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, help=f"for all classes together (default: {DEFAULT_MINUTES:g})")
     parser.add_argument("--hours", type=float, help="the same in hours")
+    parser.add_argument("--trials", type=int, help="of each class, at most (default: all that the time allows)")
     parser.add_argument("--seed", type=int, default=0, help="of every random choice (default: 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     parser.add_argument("--classes", default="", help="names or their beginnings, with commas between (default: all)")
@@ -115,6 +116,8 @@ def run_campaign(options: argparse.Namespace, attacks: list[Attack]) -> int:
     out = Path(options.out or time.strftime("runs/torture-%Y%m%d-%H%M%S"))
     out.mkdir(parents=True, exist_ok=True)
     campaign = Campaign(attacks, minutes * 60 + (options.hours or 0.0) * 3600, options.seed, options.jobs, out)
+    if options.trials is not None:
+        campaign.max_trials = options.trials
     try:
         campaign.run(Progress())
     except KeyboardInterrupt:

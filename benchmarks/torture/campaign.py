@@ -182,6 +182,7 @@ class Campaign:
     out: Path
     tallies: list[Tally] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
+    max_trials: float = math.inf  # of each attack
     stopped: bool = False  # by the user
 
     def run(self, show: Any) -> None:
@@ -223,6 +224,8 @@ class Campaign:
                         tally.add(point, result, keep)
                     tally.seconds = time.monotonic() - begun
                     show(tally, max(0.0, until - time.monotonic()))
+                    if tally.total >= self.max_trials:
+                        break
                 tally.complete = pool.exhausted
         finally:
             tally.seconds = time.monotonic() - begun

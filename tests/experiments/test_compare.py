@@ -25,6 +25,7 @@ import pytest
 from scipy import stats
 
 import octavo
+from cli_processes import Command
 from html_pages import Page, sentences
 from octavo.cli import main
 from octavo.errors import UserError
@@ -451,13 +452,7 @@ def test_json_holds_one_object_with_the_rows(corpus: Path, tmp_path: Path) -> No
 # ---------------------------------------------------------------------- stopped and resumed
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "octavo.cli", "compare", *words]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-def wait_for(condition: Any, process: subprocess.Popen[str], seconds: float = 60.0) -> None:
+def wait_for(condition: Any, process: Command, seconds: float = 300.0) -> None:  # a busy machine takes its time
     until = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -468,16 +463,16 @@ def wait_for(condition: Any, process: subprocess.Popen[str], seconds: float = 60
 def test_killed_and_stopped_it_is_resumed_and_ends_as_if_it_had_not_been(corpus: Path, tmp_path: Path) -> None:
     words = (str(corpus), "--models", "bag,kn3,rnn", "--budget", "25steps", "--out", str(tmp_path / "out"))
     metrics = tmp_path / "out" / "rnn" / "metrics.jsonl"
-    killed = start(*words)
-    wait_for(lambda: metrics.is_file() and metrics.stat().st_size > 0, killed)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
+    with Command(["compare", *words]) as killed:
+        wait_for(lambda: metrics.is_file() and metrics.stat().st_size > 0, killed)
+        killed.kill()
+        killed.communicate()
     assert {row.model for row in read_comparison(tmp_path / "out")} == {"bag", "kn3"}
     first = (tmp_path / "out" / "kn3" / "model.safetensors").stat().st_mtime_ns
-    stopped = start(*words)
-    wait_for(lambda: metrics.read_bytes().count(b"\n") > 3, stopped)
-    stopped.send_signal(signal.SIGINT)
-    _, said = stopped.communicate()
+    with Command(["compare", *words]) as stopped:
+        wait_for(lambda: metrics.read_bytes().count(b"\n") > 3, stopped)
+        stopped.send_signal(signal.SIGINT)
+        _, said = stopped.communicate()
     assert stopped.returncode == 130
     assert "stopped; 2 of 4 are finished and stored; resume with: octavo compare " in said
     assert not octavo.load(tmp_path / "out" / "rnn").record["training"]["finished"]

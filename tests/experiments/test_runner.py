@@ -22,6 +22,7 @@ import pytest
 from rich.console import Console
 
 import octavo
+from cli_processes import Command
 from comparing import quiet, untimed
 from html_pages import sentences
 from octavo.cli import main
@@ -95,10 +96,9 @@ def test_a_killed_worker_costs_only_its_cell_which_the_next_command_resumes(corp
     assert again["rnn"].bits_per_byte == undisturbed["rnn"].bits_per_byte
 
 
-def start_compare(corpus: Path, out: Path) -> subprocess.Popen[str]:
+def start_compare(corpus: Path, out: Path) -> Command:
     words = ["compare", str(corpus), "--models", "rnn,gru", "--budget", "500steps", "--jobs", "2", "--out", str(out)]
-    command = [sys.executable, "-m", "octavo.cli", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return Command(words)
 
 
 def workers_in(folder: Path) -> list[int]:
@@ -117,13 +117,10 @@ def test_stopping_the_command_stops_its_workers_and_leaves_checkpoints(
     number: signal.Signals, corpus: Path, tmp_path: Path
 ) -> None:
     with start_compare(corpus, tmp_path) as process:
-        try:
-            wait_until(lambda: all(has_metrics(tmp_path / name) for name in ("rnn", "gru")))
-            assert len(set(workers_in(tmp_path)) - {process.pid}) == 2  # the command itself holds the lock
-            process.send_signal(number)
-            _, said = process.communicate(timeout=300)
-        finally:
-            process.kill()
+        wait_until(lambda: all(has_metrics(tmp_path / name) for name in ("rnn", "gru")))
+        assert len(set(workers_in(tmp_path)) - {process.pid}) == 2  # the command itself holds the lock
+        process.send_signal(number)
+        _, said = process.communicate(timeout=300)
     wait_until(lambda: workers_in(tmp_path) == [])
     if number != signal.SIGKILL:
         assert process.returncode == 128 + number

@@ -120,9 +120,7 @@ def test_every_address_notices_that_its_client_left(runs: Path) -> None:
         holding = asyncio.ensure_future(studio.scheduler.run(busy, hold, began))
         await asyncio.to_thread(began.wait, 10)
         for operation in OPERATIONS:
-            start = time.monotonic()
             await asyncio.wait_for(abandon(app, request_for(operation)), 10)
-            assert time.monotonic() - start < 2, operation[1]
             assert studio.scheduler.admitted_requests == 1
         busy.left.set()
         with pytest.raises(ClientDisconnected):

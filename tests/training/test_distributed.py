@@ -155,7 +155,7 @@ def test_a_signal_to_torchrun_saves_and_only_the_first_process_tells(text: Path,
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: (run / STATE / FILE).is_file())
     process.send_signal(signal.SIGTERM)
-    out, messages = process.communicate(timeout=60)
+    out, messages = process.communicate(timeout=300)
     assert out == ""
     assert messages.count("octavo: stopped at step") == messages.count(f"go on with: octavo resume {run}") == 1
     assert "nothing was saved" not in messages
@@ -167,11 +167,12 @@ def test_a_signal_to_torchrun_saves_and_only_the_first_process_tells(text: Path,
 
 
 def wait_until(happens: Callable[[], bool]) -> None:
-    for _ in range(3000):
+    until = time.monotonic() + 300  # a busy machine takes its time
+    while time.monotonic() < until:
         if happens():
             return
         time.sleep(0.01)
-    raise AssertionError("nothing happened for half a minute")
+    raise AssertionError("nothing happened for five minutes")
 
 
 def test_a_batch_that_the_processes_do_not_divide_is_refused_by_all_of_them(text: Path, tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_batch_that_the_processes_do_not_divide_is_refused_by_all_of_them(text
         "--batch-size",
         "5",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode != 0
     assert "octavo: the processes must divide the batch: batch_size=5, processes=2; try --batch-size 4" in done.stderr
     assert "exitcode  : 2 " in done.stderr

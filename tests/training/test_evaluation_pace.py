@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,7 +49,34 @@ def made_loop(text: TrainingText, **settings: Any) -> Loop:
     return Loop(language_stage(model, text, OptimizerConfig(), config.budget), config, ALONE, seed=0, quiet=True)
 
 
-def slowed(loop: Loop, seconds: float) -> list[float]:
+class Clock:
+    """Time that passes only where a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock for training, by which a step takes five milliseconds."""
+    clock, step = Clock(), Loop.step
+
+    def timed(loop: Loop, spent: float) -> None:
+        step(loop, spent)
+        clock.sleep(0.005)
+
+    monkeypatch.setattr(Loop, "step", timed)
+    monkeypatch.setattr("octavo.training.loop.time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr("octavo.training.evaluation_pace.perf_counter", clock)
+    return clock
+
+
+def slowed(loop: Loop, seconds: float, sleep: Callable[[float], None] = time.sleep) -> list[float]:
     """Let a validation on all data take so long; the parts that it was made on."""
     stage, parts = loop.stage, []
     exact = stage.validate_part
@@ -55,26 +84,28 @@ def slowed(loop: Loop, seconds: float) -> list[float]:
 
     def validate(part: float = 1.0) -> Any:
         parts.append(part)
-        time.sleep(part * seconds)
+        sleep(part * seconds)
         return exact(part)
 
     stage.validate = stage.validate_part = validate
     return parts
 
 
-def test_evaluations_take_a_tenth_of_a_time_budget_and_the_final_result_is_of_all_validation_data() -> None:
+def test_evaluations_take_a_tenth_of_a_time_budget_and_the_final_result_is_of_all_validation_data(
+    clock: Clock,
+) -> None:
     text = text_of()
     loop = made_loop(text, budget="1.5s")
-    parts = slowed(loop, 1.0)  # ten of them would take six times the budget
+    parts = slowed(loop, 1.0, clock.sleep)  # ten of them would take six times the budget
     took: list[float] = []
     evaluate_once = loop.evaluate
 
     def evaluate() -> dict[str, float]:
-        began = time.perf_counter()
+        began = clock()
         if loop.budget.spent(loop.position) >= 1:
             return evaluate_once()
         measured = evaluate_once()
-        took.append(time.perf_counter() - began)
+        took.append(clock() - began)
         return measured
 
     loop.evaluate = evaluate  # type: ignore[method-assign]

@@ -9,8 +9,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ import safetensors.torch
 import torch
 
 import octavo
+from cli_processes import Command
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
 from octavo.io.run_folder import CONFIG, STATE
@@ -162,12 +161,13 @@ def test_sigkill_at_any_moment_also_while_a_checkpoint_is_written_changes_nothin
     command = ["train", "gru", str(text), "--out", str(run), *flags(**settings)]
     rng, kills, halfway = random.Random(7), 0, 0
     while kills < 2 or not halfway:  # at least one must come while a file is half written
-        process = subprocess.Popen([sys.executable, "-m", "octavo.cli", *command], stderr=subprocess.DEVNULL)
         goal = resumed_at(run) + rng.randint(5, 25)
-        wait_for(lambda goal=goal: resumed_at(run) >= goal, process, 0.01)
-        wait_for(lambda: any((run / STATE).glob(".*.part")), process, 0.0005)  # it writes just now
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
+        with Command(command) as process:
+            wait_for(lambda goal=goal: resumed_at(run) >= goal, process, 0.01)
+            wait_for(lambda: any((run / STATE).glob(".*.part")), process, 0.0005)  # it writes just now
+            process.kill()
+            process.communicate()
+        assert process.returncode == -signal.SIGKILL
         kills += 1
         halfway += any((run / STATE).glob(".*.part"))
         command = ["resume", str(run), "--no-measure"]
@@ -180,15 +180,15 @@ def resumed_at(run: Path) -> int:
     return Checkpoint.load(run).position.step if (run / STATE / FILE).is_file() else 0
 
 
-def wait_for(happens: Callable[[], bool], process: subprocess.Popen[Any], every: float) -> None:
-    """Look again and again, for a minute at most."""
-    until = time.monotonic() + 60
+def wait_for(happens: Callable[[], bool], process: Command, every: float) -> None:
+    """Look again and again, for five minutes at most: a busy machine takes its time."""
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         if happens():
             return
         assert process.poll() is None, "training ended before it could be killed"
         time.sleep(every)
-    raise AssertionError("nothing happened for a minute")
+    raise AssertionError("nothing happened for five minutes")
 
 
 def test_a_run_that_is_killed_before_its_folder_is_finished_is_finished_by_resuming(
@@ -286,10 +286,10 @@ def test_a_signal_saves_and_leaves_and_resuming_ends_as_if_it_had_not_come(
 def test_a_signal_from_outside_ends_the_process_with_its_code(text: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ["train", "gru", str(text), "--out", str(run), *flags(budget="100ksteps")]
-    process = subprocess.Popen([sys.executable, "-m", "octavo.cli", *command], stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: resumed_at(run) > 0, process, 0.01)
-    process.terminate()
-    _, message = process.communicate(timeout=30)
+    with Command(command) as process:
+        wait_for(lambda: resumed_at(run) > 0, process, 0.01)
+        process.send_signal(signal.SIGTERM)
+        _, message = process.communicate(timeout=300)
     assert process.returncode == 143
     assert f"go on with: octavo resume {run}" in message
     assert "Traceback" not in message
