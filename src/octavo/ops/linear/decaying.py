@@ -25,6 +25,7 @@ from octavo.ops.linear import decaying_reference as reference
 from octavo.ops.linear.kernels import KERNELS, Kind, require_support, serves
 from octavo.ops.linear.reference import ratio
 from octavo.ops.linear.sums import check_shapes, in_chunks, wide_enough, without_autocast
+from octavo.ops.linear.wy_form import wy_form
 
 DecayingPath = Literal["auto", "recurrent", "parallel", "chunked", "kernel"]
 DECAYING_PATHS: tuple[DecayingPath, ...] = ("auto", "recurrent", "parallel", "chunked", "kernel")
@@ -47,14 +48,14 @@ def attend_decaying(
     if path not in DECAYING_PATHS:
         raise UserError(f"path must be one of {', '.join(DECAYING_PATHS)}: path={path}; try auto")
     B, H, T, K = q_BHTK.shape
-    if path == "kernel" and (beta_BHT is not None or g_BHTJ.shape[-1] > 1 or chunk is not None):
-        raise UserError('path "kernel" needs one decay for a head, no beta and no chunk; try path="auto"')
+    if path == "kernel" and (g_BHTJ.shape[-1] > 1 or chunk is not None):
+        raise UserError('path "kernel" needs one decay for a head, and no chunk; try path="auto"')
     wide = wide_enough(q_BHTK, k_BHTK, v_BHTV)
     S_BHKV = v_BHTV.new_zeros(B, H, K, v_BHTV.shape[-1], dtype=wide) if S_BHKV is None else S_BHKV
-    one_decay = g_BHTJ.shape[-1] == 1 and beta_BHT is None
-    if one_decay and chunk is None and takes_kernel("decay", q_BHTK, v_BHTV, S_BHKV, path):
-        dtype = v_BHTV.dtype
-        y_BHTV, S_BHKV = KERNELS["decay"].attend(q_BHTK.to(dtype), k_BHTK.to(dtype), v_BHTV, g_BHTJ[..., 0], S_BHKV)
+    kind: Kind = "decay" if beta_BHT is None else "delta rule"
+    if g_BHTJ.shape[-1] == 1 and chunk is None and takes_kernel(kind, q_BHTK, v_BHTV, S_BHKV, path):
+        dtype, gates = v_BHTV.dtype, [g_BHTJ[..., 0], *([] if beta_BHT is None else [beta_BHT])]
+        y_BHTV, S_BHKV = KERNELS[kind].attend(q_BHTK.to(dtype), k_BHTK.to(dtype), v_BHTV, *gates, S_BHKV)
         return y_BHTV, S_BHKV
     wide = wide_enough(q_BHTK, S_BHKV)
     if g_BHTJ.shape[-1] > 1:
@@ -125,9 +126,8 @@ def chunked(
 ) -> tuple[Tensor, Tensor]:
     """Inside a chunk of C tokens the map of all pairs, between chunks the state.
 
-    The delta rule inside a chunk is a triangular system: (I + L) U = β (V - exp(G) K S), L = β K Kᵀ below the diagonal,
-    decayed. It is linear in S, so U = U' - W S with U' and W of all chunks at once (the WY form: the product of the
-    chunk's I - β k kᵀ is I - Kᵀ W). The last chunk is filled up with tokens that neither write nor forget.
+    Of the delta rule, what is written is u' - W S, of all chunks at once (`wy_form`). The last chunk is filled up with
+    tokens that neither write nor forget.
     """
     T = q_BHTK.shape[2]
     chunk = min(chunk, max(T, 1))
@@ -139,11 +139,7 @@ def chunked(
     writes_BHNCK, keeps_BHNJ1 = k_BHNCK * (end_BHN1J - G_BHNCJ).exp(), end_BHN1J.exp().mT
     if beta_BHT is not None:
         beta_BHNC1 = in_chunks(beta_BHT[..., None], chunk)
-        L_BHNCC = beta_BHNC1 * products(k_BHNCK, k_BHNCK)
-        both = torch.linalg.solve_triangular(
-            L_BHNCC, beta_BHNC1 * torch.cat([u_BHNCV, k_BHNCK * decay_BHNCJ], -1), upper=False, unitriangular=True
-        )
-        u_BHNCV, w_BHNCK = both.split([v_BHTV.shape[-1], q_BHTK.shape[-1]], -1)
+        u_BHNCV, w_BHNCK = wy_form(k_BHNCK, u_BHNCV, beta_BHNC1, decay_BHNCJ, products)
     y = []
     for n in range(q_BHNCK.shape[2]):
         u_BHCV = u_BHNCV[:, :, n]

@@ -22,9 +22,10 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops.linear import decaying_reference, reference
-from octavo.ops.linear.sums import without_autocast
+from octavo.ops.linear.sums import in_chunks, without_autocast
+from octavo.ops.linear.wy_form import wy_form
 
-Kind = Literal["plain", "decay", "decay with sums"]
+Kind = Literal["plain", "decay", "decay with sums", "delta rule"]
 Outputs = tuple[Tensor, ...]
 
 HAS_TRITON = find_spec("triton") is not None
@@ -67,6 +68,24 @@ def attend_decay_with_sums(
     return attend_triton_decaying(q, k, v, g, S, z, chunk)
 
 
+def attend_delta(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S: Tensor, chunk: int | None = None
+) -> Outputs:
+    """PyTorch solves the chunks' triangular systems, all at once in single precision; the kernels do the rest."""
+    from octavo.ops.linear.triton_decaying import best_chunk
+    from octavo.ops.linear.triton_delta import attend_triton_delta
+
+    chunk, T = chunk or best_chunk(k.shape[-1], v.shape[-1], v.dtype), k.shape[2]
+    with without_autocast(k):
+        one = (x.float() for x in (k, v, beta[..., None], g[..., None]))
+        k_BHNCK, v_BHNCV, beta_BHNC1, g_BHNC1 = (in_chunks(x, chunk) for x in one)
+        G_BHNC1 = g_BHNC1.cumsum(3)
+        between_BHNCC = decaying_reference.decay_between(G_BHNC1)
+        systems = wy_form(k_BHNCK, v_BHNCV, beta_BHNC1, G_BHNC1.exp(), lambda q, k: (q @ k.mT) * between_BHNCC)
+    u, w = (x.flatten(2, 3)[:, :, :T].to(v.dtype) for x in systems)
+    return attend_triton_delta(q, k, u, w, g, S, chunk)
+
+
 # ---------------------------------------------------------------------- the reference implementation of each
 
 
@@ -85,10 +104,15 @@ def decay_with_sums_reference(q: Tensor, k: Tensor, v: Tensor, g: Tensor, S: Ten
     return y[..., :-1], y[..., -1], S[..., :-1], S[..., -1]
 
 
+def delta_reference(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, S: Tensor) -> Outputs:
+    return decaying_reference.parallel(q, k, v, g[..., None], beta, S)
+
+
 KERNELS: dict[Kind, Kernel] = {
     "plain": Kernel(attend_plain, plain_reference),
     "decay": Kernel(attend_decay, decay_reference),
     "decay with sums": Kernel(attend_decay_with_sums, decay_with_sums_reference),
+    "delta rule": Kernel(attend_delta, delta_reference),
 }
 
 
@@ -168,7 +192,10 @@ def example(kind: Kind, K: int, V: int, dtype: torch.dtype, device: torch.device
     z = torch.rand(*heads, K, generator=generator) * T**0.5
     if kind == "plain":  # whose features are positive
         q, k = q.exp(), k.exp()
-    given = {"plain": [S, z], "decay": [g, S], "decay with sums": [g, S, z]}[kind]
+    elif kind == "delta rule":  # whose keys are of length one
+        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+    beta = torch.rand(*heads, T, generator=generator)
+    given = {"plain": [S, z], "decay": [g, S], "decay with sums": [g, S, z], "delta rule": [g, beta, S]}[kind]
     return [*(x.to(device, dtype) for x in (q, k, v)), *(x.to(device) for x in given)]
 
 

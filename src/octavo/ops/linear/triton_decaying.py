@@ -43,7 +43,7 @@ def attend_triton_decaying(
 
 def best_chunk(K: int, V: int, dtype: torch.dtype) -> int:
     """The longest whose tiles stay in registers, as the compiler counts them for an H200."""
-    return 32 if dtype == torch.float32 or K * V > 64 * 64 else 64
+    return 32 if dtype == torch.float32 or K > 64 or K * V > 64 * 64 else 64
 
 
 def warps(K: int, V: int, dtype: torch.dtype) -> int:

@@ -221,3 +221,87 @@ def key_gradients(
     dG_C = column(dG, T, C) - tl.sum(pairs_CC, 1) - written_C
     dE = dE * tl.exp(end) + tl.sum(written_C, 0)
     put_column(dg, T, sums_from(dG_C, C) + dE, C)
+
+
+# ---------------------------------------------------------------------- the delta rule
+
+
+@triton.jit
+def places_of(x_at, n, T, H, first, C: tl.constexpr, W: tl.constexpr):
+    """Where the tile of chunk n of C tokens by W columns from the first lies, and which of it there is; a program is
+    (block of columns, b * H + h)."""
+    bh = tl.program_id(1).to(tl.int64)
+    t_C = n * C + tl.arange(0, C)
+    columns_1W = first + tl.arange(0, W)[None, :]
+    at_CW = (bh // H) * x_at[0] + (bh % H) * x_at[1] + t_C[:, None].to(tl.int64) * x_at[2] + columns_1W
+    return at_CW, (t_C < T)[:, None]
+
+
+@triton.jit
+def tile_of(x, x_at, n, T, H, first, C: tl.constexpr, W: tl.constexpr):
+    """Columns of chunk n of x."""
+    at_CW, there = places_of(x_at, n, T, H, first, C, W)
+    return tl.load(x + at_CW, mask=there, other=0.0)
+
+
+@triton.jit
+def column_of(x, n, T, C: tl.constexpr):
+    """One number for each token of chunk n, of x_(BH)T."""
+    t_C = n * C + tl.arange(0, C)
+    return tl.load(x + tl.program_id(1).to(tl.int64) * T + t_C, mask=t_C < T, other=0.0)
+
+
+@triton.jit
+def delta_states(
+    k, u, w, k_at, u_at, w_at, g, S_first, S_before, S_last, written, written_at, T, H, N,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, W: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """What is written, u - w S, and the state before each chunk, S = exp(E) S + kᵀ (u - w S, decayed): chunk by chunk,
+    for W columns of the values."""
+    bh, first = tl.program_id(1).to(tl.int64), tl.program_id(0) * W
+    at_KW = tl.arange(0, K)[:, None] * V + first + tl.arange(0, W)[None, :]
+    S_KW = tl.load(S_first + bh * K * V + at_KW)
+    n = 0
+    while n < N:
+        k_CK = tile_of(k, k_at, n, T, H, 0, C, K)
+        w_CK = tile_of(w, w_at, n, T, H, 0, C, K)
+        u_CW = tile_of(u, u_at, n, T, H, first, C, W).to(tl.float32)
+        G_C, end = decay_sums(column_of(g, n, T, C), C)
+        low_KW = S_KW.to(k_CK.dtype)
+        tl.store(S_before + (bh * N + n) * K * V + at_KW, low_KW)
+        u_CW -= tl.dot(w_CK, low_KW, input_precision=EXACT)
+        at_CW, there = places_of(written_at, n, T, H, first, C, W)
+        tl.store(written + at_CW, u_CW.to(written.dtype.element_ty), mask=there)
+        decayed_CW = (u_CW * decay_to_end(G_C, end)).to(k_CK.dtype)
+        S_KW = tl.exp(end) * S_KW + tl.dot(tl.trans(k_CK), decayed_CW, input_precision=EXACT)
+        n += 1
+    tl.store(S_last + bh * K * V + at_KW, S_KW)
+
+
+@triton.jit
+def delta_gradient_states(
+    q, k, w, dy, q_at, k_at, w_at, dy_at, g, R_last, R_after, R_first, T, H, N,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, W: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """R, the gradient of the state after each chunk, from the end: R = exp(E) R + qᵀ (dy decayed) - wᵀ du, with
+    du = pᵀ dy + (k decayed) R the gradient of what is written."""
+    bh, first = tl.program_id(1).to(tl.int64), tl.program_id(0) * W
+    at_KW = tl.arange(0, K)[:, None] * V + first + tl.arange(0, W)[None, :]
+    R_KW = tl.load(R_last + bh * K * V + at_KW)
+    n = N - 1
+    while n >= 0:
+        q_CK = tile_of(q, q_at, n, T, H, 0, C, K)
+        k_CK = tile_of(k, k_at, n, T, H, 0, C, K)
+        w_CK = tile_of(w, w_at, n, T, H, 0, C, K)
+        dy_CW = tile_of(dy, dy_at, n, T, H, first, C, W)
+        G_C, end = decay_sums(column_of(g, n, T, C), C)
+        low_KW = R_KW.to(k_CK.dtype)
+        tl.store(R_after + (bh * N + n) * K * V + at_KW, low_KW)
+        p_CC = tl.dot(k_CK, tl.trans(q_CK), input_precision=EXACT) * decay_between(G_C, C, True)
+        du_CW = tl.dot(k_CK, low_KW, input_precision=EXACT) * decay_to_end(G_C, end)
+        du_CW += tl.dot(p_CC.to(k_CK.dtype), dy_CW, input_precision=EXACT)
+        decayed_CW = (dy_CW * tl.exp(G_C)[:, None]).to(k_CK.dtype)
+        R_KW = tl.exp(end) * R_KW + tl.dot(tl.trans(q_CK), decayed_CW, input_precision=EXACT)
+        R_KW -= tl.dot(tl.trans(w_CK), du_CW.to(k_CK.dtype), input_precision=EXACT)
+        n -= 1
+    tl.store(R_first + bh * K * V + at_KW, R_KW)
