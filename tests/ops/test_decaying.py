@@ -253,4 +253,8 @@ def test_wrong_arguments_are_refused_with_the_rule() -> None:
     with pytest.raises(UserError, match=f"chunk must be from 1 to {CHANNEL_CHUNK}"):
         linear.attend_decaying(q, k, v, g.expand(-1, -1, -1, K), chunk=64)
     with pytest.raises(UserError, match="path must be one of"):
-        linear.attend_decaying(q, k, v, g, path="kernel")  # type: ignore[arg-type]
+        linear.attend_decaying(q, k, v, g, path="fastest")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match='path "kernel" needs one decay for a head'):
+        linear.attend_decaying(q, k, v, g.expand(-1, -1, -1, K), path="kernel")
+    with pytest.raises(UserError, match=r'path "kernel" cannot be taken: .*; try path="auto"'):
+        linear.attend_decaying(q, k, v, g, path="kernel")

@@ -112,7 +112,7 @@ class Mixer(nn.Module):
         q, k, v, past_BPE = self.project(x_BTD, past_BPE)
         given, rest = self.inputs(x_BTD, q, k, v, rest)
         show(given)
-        y_BHTV, S_BHKV = linear.attend_decaying(*given, S_BHKV)
+        y_BHTV, S_BHKV = self.attend(given, S_BHKV)
         y_BHTV = self.read(y_BHTV, given, rest).to(x_BTD.dtype)
         return self.out(y_BHTV, x_BTD), (past_BPE, S_BHKV, *self.last(rest))
 
@@ -123,6 +123,10 @@ class Mixer(nn.Module):
     def inputs(self, x_BTD: Tensor, q: Tensor, k: Tensor, v: Tensor, rest: list[Tensor]) -> tuple[Inputs, list[Tensor]]:
         """What the recurrence reads, and what else is carried, of every token."""
         raise NotImplementedError
+
+    def attend(self, given: Inputs, S_BHKV: Tensor) -> tuple[Tensor, Tensor]:
+        """What the heads read in the state, and the new state."""
+        return linear.attend_decaying(*given, S_BHKV)
 
     def read(self, y_BHTV: Tensor, given: Inputs, rest: list[Tensor]) -> Tensor:
         """What the heads hand on of what they read in the state."""

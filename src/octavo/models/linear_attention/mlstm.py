@@ -73,8 +73,12 @@ class MatrixLSTMMixer(HeadMixer):
         show_gate("input", log_i_BHT.exp()[..., None])
         show_gate("decay", f_BHT.exp()[..., None])
         k = k * (k.shape[-1] ** -0.5 * log_i_BHT.exp()[..., None])
-        v_BHTW = F.pad(v.to(k.dtype), (0, 1), value=1.0)
-        return Inputs(q, k, v_BHTW, log_f_BHT[..., None]), [torch.cat([rest[0][..., None], m_BHT], -1)]
+        return Inputs(q, k, v, log_f_BHT[..., None]), [torch.cat([rest[0][..., None], m_BHT], -1)]
+
+    def attend(self, given: Inputs, S_BHKV: Tensor) -> tuple[Tensor, Tensor]:
+        """q S and q · n side by side."""
+        y_BHTV, sums_BHT1, S_BHKW = linear.attend_with_sums(*given[:4], S_BHKV)
+        return torch.cat([y_BHTV, sums_BHT1], -1), S_BHKW
 
     def read(self, y_BHTV: Tensor, given: Inputs, rest: list[Tensor]) -> Tensor:
         """q S / max(|q · n|, 1), both divided by exp(m)."""

@@ -12,7 +12,6 @@ These sums forget nothing; `attend_decaying` (in `decaying.py`) forgets, by deca
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -21,25 +20,22 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops.linear import reference
-from octavo.ops.linear.decaying import attend_decaying, attend_fading, fixed_decays, stabilised
+from octavo.ops.linear.decaying import attend_decaying, attend_fading, attend_with_sums, fixed_decays, stabilised
 from octavo.ops.linear.decaying_reference import decaying_weights
 from octavo.ops.linear.feature_maps import FEATURES, Features, draw_random_features, features
+from octavo.ops.linear.kernels import require_support, serves, unsupported_reason
 from octavo.ops.linear.reference import State, linear_weights, ratio
 from octavo.ops.linear.sums import check_shapes, in_chunks, wide_enough
 
 __all__ = [
-    "FEATURES", "Features", "State", "attend_decaying", "attend_fading", "decaying_weights", "draw_random_features",
-    "features", "fixed_decays", "linear_weights", "stabilised", "wide_enough",
+    "FEATURES", "Features", "State", "attend_decaying", "attend_fading", "attend_with_sums", "decaying_weights",
+    "draw_random_features", "features", "fixed_decays", "linear_weights", "stabilised", "wide_enough",
 ]  # and what is below  # fmt: skip
 
 Path = Literal["auto", "parallel", "chunked", "recurrent", "kernel"]
 PATHS: tuple[Path, ...] = ("auto", "parallel", "chunked", "recurrent", "kernel")
 
 CHUNK = 64
-HAS_TRITON = find_spec("triton") is not None
-KERNEL_SIZES = (16, 32, 64, 128)  # of K and V: what a GPU's matrix units take
-KERNEL_WIDEST = {torch.bfloat16: 128, torch.float32: 64}  # what one program's registers hold
-KERNEL_ROWS = 65535  # the second dimension of a CUDA grid
 
 
 def attend_linear(
@@ -57,6 +53,8 @@ def attend_linear(
         raise UserError(f"path must be one of {', '.join(PATHS)}: path={path}; try auto")
     if path == "auto":
         path = choose(q_BHTK, v_BHTV, chunk)
+        if path == "kernel" and not serves("plain", q_BHTK, v_BHTV):
+            path = "chunked"
     before = start(q_BHTK, v_BHTV) if state is None else state
     if path == "kernel":
         return through_kernel(q_BHTK, k_BHTK, v_BHTV, before, chunk)
@@ -113,31 +111,11 @@ def choose(q_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None = None) -> Path:
     return "kernel" if not unsupported_reason(q_BHTK, v_BHTV) else "chunked"
 
 
-def unsupported_reason(q_BHTK: Tensor, v_BHTV: Tensor) -> str | None:
-    """Why the Triton kernel cannot take these tensors; None if it can."""
-    (B, H, T, K), V = q_BHTK.shape, v_BHTV.shape[-1]
-    if not HAS_TRITON:
-        return "triton is not installed"
-    if v_BHTV.dtype not in KERNEL_WIDEST:
-        return f"values must be float32 or bfloat16, not {v_BHTV.dtype}"
-    sizes = [size for size in KERNEL_SIZES if size <= KERNEL_WIDEST[v_BHTV.dtype]]
-    if K not in sizes or V not in sizes:
-        return f"K and V must be of {sizes} in {v_BHTV.dtype}: K={K}, V={V}"
-    if T < 1 or not 1 <= B * H <= KERNEL_ROWS:
-        return f"there must be a token, and at most {KERNEL_ROWS} rows of them: T={T}, B={B}, H={H}"
-    from octavo.ops.linear.triton_attention import INTERPRETED
-
-    if not (v_BHTV.is_cuda or INTERPRETED):
-        return f"the tensors must be on a CUDA device, not on {v_BHTV.device}"
-    return None
-
-
 def through_kernel(
     q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State, chunk: int | None
 ) -> tuple[Tensor, State]:
     """The Triton kernel; q and k are taken in the precision of v."""
-    if reason := unsupported_reason(q_BHTK, v_BHTV):
-        raise UserError(f'path "kernel" cannot be taken: {reason}; try path="auto"')
+    require_support(q_BHTK, v_BHTV)
     from octavo.ops.linear import triton_attention as kernel
 
     dtype = v_BHTV.dtype

@@ -22,11 +22,13 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops.linear import decaying_reference as reference
+from octavo.ops.linear.kernels import KERNELS, Kind, require_support, serves
 from octavo.ops.linear.reference import ratio
 from octavo.ops.linear.sums import check_shapes, in_chunks, wide_enough, without_autocast
+from octavo.ops.linear.wy_form import wy_form
 
-DecayingPath = Literal["auto", "recurrent", "parallel", "chunked"]
-DECAYING_PATHS: tuple[DecayingPath, ...] = ("auto", "recurrent", "parallel", "chunked")
+DecayingPath = Literal["auto", "recurrent", "parallel", "chunked", "kernel"]
+DECAYING_PATHS: tuple[DecayingPath, ...] = ("auto", "recurrent", "parallel", "chunked", "kernel")
 MIN_LOG_DECAY = -5.0  # of a channel: in a step it forgets at most 99.3 %
 CHANNEL_CHUNK = 16  # tokens; what a channel forgets in so many, exp(-80), is still a number in single precision
 HEAD_CHUNK = 64  # tokens, where a head has one decay: only decays between pairs are computed, none above one
@@ -40,14 +42,21 @@ def attend_decaying(
 
     g are logarithms of decays, at most zero; those of channels count as MIN_LOG_DECAY where they are below it. With β
     the delta rule is taken, which needs keys whose length β |k|² is at most 2, and one decay for a head. The state is
-    kept in single precision at least, also under autocast; y has the precision of v.
+    kept in single precision at least, also under autocast; y has the precision of v. The kernel takes q and k in it.
     """
     check(q_BHTK, k_BHTK, v_BHTV, g_BHTJ, beta_BHT, chunk)
     if path not in DECAYING_PATHS:
         raise UserError(f"path must be one of {', '.join(DECAYING_PATHS)}: path={path}; try auto")
     B, H, T, K = q_BHTK.shape
+    if path == "kernel" and (g_BHTJ.shape[-1] > 1 or chunk is not None):
+        raise UserError('path "kernel" needs one decay for a head, and no chunk; try path="auto"')
     wide = wide_enough(q_BHTK, k_BHTK, v_BHTV)
     S_BHKV = v_BHTV.new_zeros(B, H, K, v_BHTV.shape[-1], dtype=wide) if S_BHKV is None else S_BHKV
+    kind: Kind = "decay" if beta_BHT is None else "delta rule"
+    if g_BHTJ.shape[-1] == 1 and chunk is None and takes_kernel(kind, q_BHTK, v_BHTV, S_BHKV, path):
+        dtype, gates = v_BHTV.dtype, [g_BHTJ[..., 0], *([] if beta_BHT is None else [beta_BHT])]
+        y_BHTV, S_BHKV = KERNELS[kind].attend(q_BHTK.to(dtype), k_BHTK.to(dtype), v_BHTV, *gates, S_BHKV)
+        return y_BHTV, S_BHKV
     wide = wide_enough(q_BHTK, S_BHKV)
     if g_BHTJ.shape[-1] > 1:
         g_BHTJ = g_BHTJ.clamp_min(MIN_LOG_DECAY)
@@ -63,21 +72,43 @@ def attend_decaying(
     return y_BHTV.to(v_BHTV.dtype), S_BHKV
 
 
+def attend_with_sums(
+    q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, g_BHT1: Tensor, S_BHKW: Tensor, *, path: DecayingPath = "auto"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`attend_decaying` without β for values with a column of ones beside them, W = V + 1: what is read of the values,
+    what is read of the ones (the sum of the weights), and the state.
+    """
+    if takes_kernel("decay with sums", q_BHTK, v_BHTV, S_BHKW, path):
+        dtype = v_BHTV.dtype
+        given = q_BHTK.to(dtype), k_BHTK.to(dtype), v_BHTV, g_BHT1[..., 0], S_BHKW[..., :-1], S_BHKW[..., -1]
+        y_BHTV, den_BHT, S_BHKV, z_BHK = KERNELS["decay with sums"].attend(*given)
+        return y_BHTV, den_BHT[..., None], torch.cat([S_BHKV, z_BHK[..., None]], -1)
+    w_BHTW = F.pad(v_BHTV.to(S_BHKW.dtype), (0, 1), value=1.0)
+    y_BHTW, S_BHKW = attend_decaying(q_BHTK, k_BHTK, w_BHTW, g_BHT1, None, S_BHKW, path=path)
+    return y_BHTW[..., :-1], y_BHTW[..., -1:], S_BHKW
+
+
 def attend_fading(
     q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, g_H: Tensor, state: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Plain linear attention whose sums fade: y_t = q_t S_t / (q_t · z_t), S_t = exp(g_h) S_{t-1} + k_t v_tᵀ, and z_t
     likewise. The state is (S_BHKV, z_BHK), as of `attend_linear`.
-
-    z is the state of a column of ones beside the values, so both are one recurrence.
     """
     S_BHKV, z_BHK = state
     B, H, T, _ = q_BHTK.shape
     g_BHT1 = g_H[:, None, None].expand(B, H, T, 1)
-    w_BHTW = F.pad(v_BHTV.to(S_BHKV.dtype), (0, 1), value=1.0)
-    y_BHTW, S_BHKW = attend_decaying(q_BHTK, k_BHTK, w_BHTW, g_BHT1, None, torch.cat([S_BHKV, z_BHK[..., None]], -1))
-    y_BHTV = ratio(y_BHTW[..., :-1], y_BHTW[..., -1:])
-    return y_BHTV.to(v_BHTV.dtype), (S_BHKW[..., :-1], S_BHKW[..., -1])
+    S_BHKW = torch.cat([S_BHKV, z_BHK[..., None]], -1)
+    num_BHTV, den_BHT1, S_BHKW = attend_with_sums(q_BHTK, k_BHTK, v_BHTV, g_BHT1, S_BHKW)
+    return ratio(num_BHTV, den_BHT1).to(v_BHTV.dtype), (S_BHKW[..., :-1], S_BHKW[..., -1])
+
+
+def takes_kernel(kind: Kind, q_BHTK: Tensor, v_BHTV: Tensor, S: Tensor, path: DecayingPath) -> bool:
+    """Whether the Triton kernel is asked for, or fits texts longer than a chunk; refuses what it cannot take."""
+    if path == "kernel":
+        require_support(q_BHTK, v_BHTV)
+        return True
+    long = q_BHTK.shape[2] > HEAD_CHUNK and S.dtype != torch.float64
+    return path == "auto" and long and serves(kind, q_BHTK, v_BHTV)
 
 
 def fixed_decays(H: int, device: torch.device | str | None = None) -> Tensor:
@@ -95,9 +126,8 @@ def chunked(
 ) -> tuple[Tensor, Tensor]:
     """Inside a chunk of C tokens the map of all pairs, between chunks the state.
 
-    The delta rule inside a chunk is a triangular system: (I + L) U = β (V - exp(G) K S), L = β K Kᵀ below the diagonal,
-    decayed. It is linear in S, so U = U' - W S with U' and W of all chunks at once (the WY form: the product of the
-    chunk's I - β k kᵀ is I - Kᵀ W). The last chunk is filled up with tokens that neither write nor forget.
+    Of the delta rule, what is written is u' - W S, of all chunks at once (`wy_form`). The last chunk is filled up with
+    tokens that neither write nor forget.
     """
     T = q_BHTK.shape[2]
     chunk = min(chunk, max(T, 1))
@@ -109,11 +139,7 @@ def chunked(
     writes_BHNCK, keeps_BHNJ1 = k_BHNCK * (end_BHN1J - G_BHNCJ).exp(), end_BHN1J.exp().mT
     if beta_BHT is not None:
         beta_BHNC1 = in_chunks(beta_BHT[..., None], chunk)
-        L_BHNCC = beta_BHNC1 * products(k_BHNCK, k_BHNCK)
-        both = torch.linalg.solve_triangular(
-            L_BHNCC, beta_BHNC1 * torch.cat([u_BHNCV, k_BHNCK * decay_BHNCJ], -1), upper=False, unitriangular=True
-        )
-        u_BHNCV, w_BHNCK = both.split([v_BHTV.shape[-1], q_BHTK.shape[-1]], -1)
+        u_BHNCV, w_BHNCK = wy_form(k_BHNCK, u_BHNCV, beta_BHNC1, decay_BHNCJ, products)
     y = []
     for n in range(q_BHNCK.shape[2]):
         u_BHCV = u_BHNCV[:, :, n]
