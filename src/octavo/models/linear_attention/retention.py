@@ -14,6 +14,7 @@ from octavo.models.linear_attention.config import RetentionConfig
 from octavo.models.linear_attention.mixer import HeadMixer, Inputs, Sizes
 from octavo.models.linear_attention.model import LinearAttentionLM
 from octavo.models.linear_attention.spec import linear_attention_spec
+from octavo.ops import linear
 from octavo.ops.positions import rotary_angles, rotate
 
 SLOWEST = 5  # the first head keeps 1 - 2^-5 of its state a token, the next 1 - 2^-6, ...
@@ -35,7 +36,7 @@ class RetentionMixer(HeadMixer):
         angles_TK = rotary_angles(place_T, K, dtype=q.dtype)
         q, k = rotate(q, angles_TK), rotate(k, angles_TK) * K**-0.5
         g_H = torch.log1p(-(2.0 ** -(SLOWEST + torch.arange(H, dtype=torch.float64, device=q.device))))
-        return Inputs(q, k, v, g_H[:, None, None].to(q.dtype).expand(B, H, T, 1)), [position_B + T]
+        return Inputs(q, k, v, g_H[:, None, None].to(linear.wide_enough(q)).expand(B, H, T, 1)), [position_B + T]
 
 
 class Retention(LinearAttentionLM):
