@@ -738,7 +738,8 @@ def test_a_short_budget_is_spent_on_few_evaluations_and_small_steps() -> None:
     quick, none = candidates(21.0), {}
     assert quick["gru"].settings == {"evaluations": 4, "batch_size": 32, "width": 192, "muon_learning_rate": 0.05}
     assert quick["rnn"].settings == {"evaluations": 4, "batch_size": 32}
-    assert quick["gpt"].settings == {"evaluations": 4}
+    assert quick["gpt"].settings == {"evaluations": 4, "width": 64, "heads": 2}
+    assert candidates(30.0)["gpt"].settings == {"evaluations": 4}
     assert quick["kn7"].settings == {"order": 7}
     assert candidates(60.0)["gru"].settings == candidates(None)["gru"].settings == none
     (gru,) = CompareConfig(quick=True, models=("gru",)).candidates
