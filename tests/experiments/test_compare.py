@@ -349,7 +349,7 @@ def test_without_names_all_candidates_are_compared_and_octavo_can_train_each_of_
         families.setdefault(one.family, []).append(one.name)
     assert families == {
         "counts": ["bag", "kn3", "kn5", "kn7", "words3", "kn8-adaptive", "bigram"],
-        "recurrent": ["rnn", "gru", "lstm", "rnn-attention"],
+        "recurrent": ["rnn", "gru", "lstm", "rnn-attention", "mingru"],
         "attention": ["gpt", "local", "linear", "synthesizer"],
         "mixture": ["mix", "cm-adaptive", "mix-adaptive"],
         "compressor": [name for name in COMPRESSORS if not why_missing(name)],

@@ -300,7 +300,7 @@ def _spec(model: type[LinearRecurrent], config: type, title: str, description: s
         kind, title, description, "recurrent", model, config, cost=partial(linear_recurrent_cost, kind),
         views=(gates_view(*TAPS[kind]), GRADIENT_FLOW),
         candidates=lambda seconds, device: [
-            Candidate(kind, title, kind, short_budget(seconds), only_if_named=True)
+            Candidate(kind, title, kind, short_budget(seconds), only_if_named=kind != "mingru")
         ],
         summarise=lambda model, tokens:
             f"{title} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
