@@ -8,12 +8,17 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
+
+if TYPE_CHECKING:  # the tests' processes begin with this module
+    from octavo.engines.engine import Engine
 
 # Modules with single long tests, or with fixtures that take long, which each process that has a test of it would make.
 LONGEST = (
@@ -110,3 +115,13 @@ def data_root(request: pytest.FixtureRequest) -> Path:
     found = sources.where(name)
     assert found is not None
     return (found.parent if found.is_file() else found).parent.absolute()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """One Spark session for the tests of a module."""
+    from engine_models import settings
+    from octavo.engines import open_engine
+
+    with open_engine("spark", settings(tmp_path_factory.mktemp("spark"))) as engine:
+        yield engine

@@ -26,7 +26,7 @@ PRUNINGS: tuple[tuple[int, ...], ...] = ((), (0, 1), (1, 1, 2))
 def every_config(order: int, sentences: bool) -> list[NGramConfig]:
     """Every estimator with every pruning that it takes."""
     return [
-        NGramConfig(order=order, estimator=estimator, prune=prune, sentences=sentences)  # type: ignore[arg-type]
+        NGramConfig(order=order, estimator=estimator, prune=prune, sentences=sentences)  # type: ignore[arg-type, unused-ignore]
         for estimator in ("kneser-ney", "mle", "add-k", "stupid", "ppm")
         for prune in PRUNINGS
         if len(prune) <= order and not (estimator == "ppm" and prune)
