@@ -5,6 +5,7 @@ No other Spark session may be open here: the cluster's would be that one. `make 
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 
@@ -24,6 +25,11 @@ from spark_cluster import SPARK_MARKS, running_cluster
 from tokenised_texts import write_files
 
 pytestmark = SPARK_MARKS
+
+
+@pytest.fixture(autouse=True)
+def this_python_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
 
 
 def check_master(url: str) -> None:

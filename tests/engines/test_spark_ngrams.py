@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,7 @@ def test_spark_gives_the_tables_of_the_in_memory_program_for_every_estimator_and
     spark: Engine, tmp_path: Path, vocab: int, tokens: int, order: int, sentences: bool
 ) -> None:
     check_equality(spark, tmp_path, random_tokens(vocab, tokens), vocab, every_config(order, sentences))
+
+
+def test_a_session_leaves_the_name_of_the_workers_python_to_the_next(spark: Engine) -> None:
+    assert "PYSPARK_PYTHON" not in os.environ

@@ -42,7 +42,6 @@ class Spark(Engine):
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise UserError("spark needs Java 17 or newer, and there is no java; install it, or set JAVA_HOME")
         local = settings.master.startswith("local")
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable if local else "python3")
         memory = f"{max(512, settings.memory_limit >> 20)}m"
         builder = SparkSession.builder.master(settings.master).appName("octavo")
         options = {**DEFAULTS, "spark.driver.memory" if local else "spark.executor.memory": memory}
@@ -52,7 +51,7 @@ class Spark(Engine):
             options |= {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}  # 7 % faster here than Java's default
         for key, value in options.items():
             builder = builder.config(key, value)
-        with _naming_errors(settings):
+        with _naming_errors(settings), _workers_python(sys.executable if local else "python3"):
             self._session = builder.getOrCreate()
 
     def open_parquet(self, name: str, folder: Path) -> None:
@@ -86,6 +85,18 @@ class Spark(Engine):
 
     def close(self) -> None:
         self._session.stop()
+
+
+@contextmanager
+def _workers_python(python: str) -> Iterator[None]:
+    """Within it, a session is opened whose workers run this Python, unless PYSPARK_PYTHON names another."""
+    given = os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = given or python
+    try:
+        yield
+    finally:
+        if given is None:  # the next session may be another master's
+            del os.environ["PYSPARK_PYTHON"]
 
 
 @contextmanager
