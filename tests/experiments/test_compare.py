@@ -727,7 +727,7 @@ def test_one_text_has_one_number_in_compare_and_train(corpus: Path, tmp_path: Pa
 
 
 def test_a_total_is_shared_by_the_neural_models() -> None:
-    assert CompareConfig(total="80s").each == "10s"
+    assert CompareConfig(total="90s").each == "10s"
     assert CompareConfig(total="10min", models=("gru", "gpt", "kn7")).each == "300s"
     assert CompareConfig(total="12ktokens", models=("gru", "gpt"), seeds=3).each == "2000tokens"
     assert CompareConfig().each == "60s"

@@ -153,3 +153,9 @@ def test_a_compiled_model_takes_the_comparison_as_a_constant(monkeypatch: pytest
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch's compiler about itself
         assert torch.equal(torch.compile(model, backend="eager", fullgraph=True)(*GIVEN), GIVEN[0].sum())
+
+
+def test_to_the_compiler_the_comparison_is_a_constant() -> None:
+    marked = torch.compiler.assume_constant_result(lambda: None)
+    assert vars(marked).items() <= vars(kernels.is_right).items()
+    assert vars(marked)

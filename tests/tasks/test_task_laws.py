@@ -285,12 +285,12 @@ def test_a_signal_at_any_time_says_how_to_go_on(
     run, kind, step = tmp_path / "run", type(find_task(task)), Loop.step
 
     def asked(*_: object) -> None:
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         time.sleep(5)  # the signal comes before that
 
     def asked_while_it_trains(loop: Loop, spent: float) -> None:
         if loop.position.step == 2:
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
         step(loop, spent)
 
     changes: dict[str, tuple[Any, str, Any]] = {

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 COMMAND = "from octavo.engines.worker_processes import serve; serve()"
 ROWS_WAITING = 8  # batches that were read and are not used yet
 PROCESS_BYTES = 1 << 29  # of memory that each must find free
+ENDING_SECONDS = 10.0  # for a process whose pipe is broken
 
 
 def process_count(parts: int, threads: int | None) -> int:
@@ -95,6 +96,8 @@ class _Pool:
                 while (row := pickle.load(process.stdout)) is not None:
                     self._put(row)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(ENDING_SECONDS)  # its pipes are closed before its status is known
             problem = UserError(
                 f"a process that read the text was ended from outside, with status {process.poll()}, perhaps for want "
                 "of memory; give the same command again"

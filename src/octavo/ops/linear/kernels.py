@@ -155,10 +155,13 @@ def require_support(q_BHTK: Tensor, v_BHTV: Tensor) -> None:
 # ---------------------------------------------------------------------- whether they are right
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator, unused-ignore]
 def is_right(kind: Kind, K: int, V: int, dtype: torch.dtype, device: torch.device) -> bool:
     """Whether the kernel agrees with the reference on this device; to torch.compile a constant."""
     return _is_right(kind, K, V, dtype, device)
+
+
+# What torch.compiler.assume_constant_result sets; calling it would import the compiler, which takes a second.
+is_right._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache
