@@ -194,3 +194,9 @@ def opened(address: str, **settings: Any) -> Iterator[Any]:
         yield page
         browser.close()
         assert not wrong
+
+
+def go(page: Any, view: str) -> None:
+    """Open a page of the studio anew, whatever was open."""
+    page.goto("about:blank")
+    page.goto(f"{page.address}/#/{view}")

@@ -18,7 +18,7 @@ from octavo.errors import UserError
 from octavo.scoring.metrics import at_threshold, classified, coverage_curve
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.word_contributions import PIECE, explain
-from studio_place import client, make_runs, opened, served
+from studio_place import client, go, make_runs, opened, served
 
 TEXT = "the film was a warm day, not a sad one"
 EXAMPLES = "good\ta fine warm day\nbad\tcold and grim\ngood\tthe dull cat\nbad\tso sad\n"
@@ -174,11 +174,6 @@ def page(runs: Path) -> Iterator[Any]:
     with served(runs) as address, opened(address) as page:
         page.address = address
         yield page
-
-
-def go(page: Any, view: str) -> None:
-    page.goto("about:blank")
-    page.goto(f"{page.address}/#/{view}")
 
 
 @pytest.mark.browser

@@ -24,7 +24,7 @@ from octavo.exercises.framework.playground import PLAYGROUND
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.studio.routes.exercises import html_tree
 from octavo.studio.server.app import WEB
-from studio_place import client, opened, served
+from studio_place import client, go, opened, served
 
 ONE, CLAIM = "softmax-range", "first-zero"
 FIGURE = "vanishing-exploding"
@@ -244,11 +244,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with served(tmp_path_factory.mktemp("runs")) as address, opened(address) as page:
         page.address = address
         yield page
-
-
-def go(page: Any, view: str) -> None:
-    page.goto("about:blank")
-    page.goto(f"{page.address}/#/{view}")
 
 
 @pytest.mark.browser

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from octavo.studio.routes.tag import MAX_TEXT_CHARACTERS
 from octavo.tasks.tagger import Tagger
-from studio_place import client, make_runs, opened, served
+from studio_place import client, go, make_runs, opened, served
 
 TEXT = "the dog sees a film\n\nan unheard cat likes\n"
 WORDS = [line.split() for line in TEXT.splitlines() if line]
@@ -121,11 +121,6 @@ def page(runs: Path) -> Iterator[Any]:
     with served(runs) as address, opened(address) as page:
         page.address = address
         yield page
-
-
-def go(page: Any, view: str) -> None:
-    page.goto("about:blank")
-    page.goto(f"{page.address}/#/{view}")
 
 
 @pytest.mark.browser

@@ -26,7 +26,6 @@ from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.text.bag_of_ngrams import HashedReader, KnownReader, batches_of
 from octavo.text.chunks import thread_map
 
-WORD_MODELS = ("dan", "sequence")  # names of the models that read known words
 READER = "reader_"  # begins the names of the tensors that are the reader's
 
 
@@ -118,14 +117,14 @@ class Classifier(TrainedRun):
 
 def _reader(path: Path, record: Mapping[str, Any], config: Any, tensors: dict[str, Tensor], base: Base | None) -> Any:
     """What turns texts into the model's inputs, checked: a row beyond the table would be read from elsewhere."""
-    if record["model"] == "linear":
+    if hasattr(config, "bits"):  # it reads words and n-grams by their hashes
         rows_F = tensors["rows_F"].numpy()
         if rows_F.dtype != np.int32 or rows_F.shape != (1 << config.bits,):
             raise ValueError(f"rows_F must be {1 << config.bits} whole numbers of 32 bits")
         if rows_F.min() < 0 or rows_F.max() >= record["sizes"]["rows"]:
             raise ValueError("rows_F points outside the table")
         return HashedReader(config.ngrams, rows_F)
-    if record["model"] in WORD_MODELS:
+    if hasattr(config, "buckets"):  # it reads the words that it knows, and the others by their hashes
         known = read_json(path / TOKENIZER)
         words = known.get("words") if isinstance(known, dict) else None
         if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
